@@ -35,7 +35,7 @@ _OLD_NAMES = {"Meant": "IntendedResponse", "MeantCall": "IntendedCall", "Questio
 
 
 def __getattr__(name: str) -> Any:
-    # Nothing is loaded before it is used: the pure parts need no server.
+    # Nothing is imported before it is used: the pure parts need no server.
     from importlib import import_module
 
     if name in _OLD_NAMES:

@@ -1,4 +1,4 @@
-"""A file of settings for the simulator -> `SimulatorSettings`, or a `ConfigError` with everything that is wrong."""
+"""A settings file of the simulator -> `SimulatorSettings`, or a `ConfigError` that lists every mistake."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HINTS: Final = {
 
 
 def load_settings(path: File | str, environ: Mapping[str, str]) -> SimulatorSettings:
-    """What a file says. Paths in it begin at its folder."""
+    """Load a settings file. Paths in it are relative to its folder."""
     file = File(path)
     text = read_text(path, what=_WHAT)
     return parse_settings(text, suffix=file.suffix, environ=environ, source=str(path), folder=file.absolute().parent)
@@ -49,7 +49,7 @@ def parse_settings(
     source: str = "simulator.toml",
     folder: File | None = None,
 ) -> SimulatorSettings:
-    """What a text says; what it does not say is as it is without one.
+    """Parse settings; what is not set has its default.
 
     >>> parse_settings("as = 'selfhost'\\nseed = 7", environ={}).behaviour
     'selfhost'
@@ -142,7 +142,7 @@ def _key(table: Table) -> str | None:
 
 
 def _models(table: Table | None) -> dict[str, ModelRow] | None:
-    """`[models."name"]`: a name of one's own for a generation, or faults of its own for a model that there is."""
+    """`[models."name"]`: a custom name for a generation, or specific faults for an existing model."""
     if table is None:
         return None
     rows: dict[str, ModelRow] = {}

@@ -1,9 +1,8 @@
-"""The address of a simulator -> the configuration that leads to it, for whoever only wants to look.
+"""The address of a simulator -> a configuration that uses it, for trying Moonshim out.
 
-`kimi-k2.5` leaks the markers of its calls into its text, as hosts do, and `kimi-k3` calls without an identifier. Every
-other model is as it should be. Whoever asks for faults gets those, and no others:
-`kimi-k2.5+markers-in-reasoning+split-bytes`. All models are there twice, over Chat and, behind `demo-messages/`, over
-Messages.
+`kimi-k2.5` leaks the markers of its calls into its text, as hosts do, and `kimi-k3` calls without an id. Every other
+model behaves correctly. A request that names faults gets exactly those: `kimi-k2.5+markers-in-reasoning+split-bytes`.
+All models are available twice, over Chat and, as `demo-messages/…`, over Messages.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ __all__ = ["CHAT", "FIRST", "MESSAGES", "demo_config"]
 CHAT: Final = "demo"
 MESSAGES: Final = "demo-messages"
 FIRST: Final = "kimi-k2.5"
-"""What somebody gets who names no model."""
+"""The default model."""
 _FAULTS: Final = {FIRST: "markers-in-content", "kimi-k3": "ids-missing"}
-"""What goes wrong with a model when nobody asks for anything else."""
+"""The faults of a model when the request names none."""
 
 
 def demo_config(url: str) -> Config:
@@ -29,7 +28,7 @@ def demo_config(url: str) -> Config:
     >>> config.aliases["kimi-k2.5"], config.aliases["*+*"]
     (('demo/kimi-k2.5+markers-in-content',), ('demo/*',))
     """
-    # Neither lists its models: so any name with faults behind it can be passed on. The aliases list them instead.
+    # Neither lists its models, so that any name with faults appended is passed on. The aliases list them instead.
     chat = ProviderConfig(name=CHAT, api_base_url=f"{url}/v1")
     messages = ProviderConfig(name=MESSAGES, api_base_url=f"{url}/anthropic", dialect="anthropic")
     asked = {model: f"{model}+{_FAULTS[model]}" if model in _FAULTS else model for model in MODELS}

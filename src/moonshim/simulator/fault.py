@@ -1,14 +1,14 @@
-"""One way in which hosts go wrong: a name, what is known of it, and the function that does it, at one of five places.
+"""One way in which hosts go wrong: a name, a description, and the function that does it, at one of five stages.
 
-The walk of an answer, and where a fault can act on it:
+The stages of a response at which a fault can act:
 
-    status   instead of any answer
-    speech   Answer -> Answer                       what is said, in which channel, under which ids
+    status   instead of a response
+    speech   Answer -> Answer                       content, channels and ids
     chunks   [payload] -> [payload]                 the stream, parsed
-    whole    payload -> payload                     the answer that comes at once
-    frames   [bytes] -> [bytes | Stall | CUT]       the stream on its way out; an answer that comes at once is one frame
+    whole    payload -> payload                     the non-streaming response
+    frames   [bytes] -> [bytes | Stall | CUT]       the stream as sent; a non-streaming response is one frame
 
-Beside any of them, `headers` are what the answer's headers say instead.
+With any of them, `headers` replaces headers of the response.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["CUT", "Chunks", "Fault", "Frames", "Group", "Piece", "Speech", "Stal
 
 
 class Stall(Struct, frozen=True):
-    """Nothing comes for so long, and then it goes on."""
+    """Nothing is sent for this long, then the stream continues."""
 
     seconds: float
 
@@ -42,7 +42,7 @@ Frames: TypeAlias = Callable[[list[bytes], HostResponse], list[Piece]]
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """What is sent instead of an answer. `body` is bytes as they are, or JSON; None drops the connection."""
+    """Sent instead of a response. `body` is raw bytes, or JSON; None drops the connection."""
 
     status: int = 200
     headers: dict[str, str] = {}
@@ -62,14 +62,14 @@ class Fault(Struct, frozen=True, kw_only=True):
     """Where it was seen: `vllm#38274`, or the host."""
     wires: tuple[Wire, ...] = ("openai_chat", "anthropic")
     families: tuple[str, ...] = ("k2", "k3")
-    """Whose models do it."""
+    """The model families that it applies to."""
     ways: tuple[Literal["stream", "whole"], ...] = ("stream", "whole")
     needs: Literal["", "calls", "reasoning", "parallel"] = ""
-    """What an answer must have for the fault to show; without it the answer is as it should be."""
+    """What a response needs for the fault to apply; without it the response is correct."""
     fatal: bool = False
-    """Nobody can mend it: an error is the right end."""
+    """It cannot be repaired: an error is the right outcome."""
     lost: bool = False
-    """What was meant is gone, and nothing shows it: the answer is well formed, and not what it should be."""
+    """The intended content is lost without a trace: the response is well formed, but wrong."""
     headers: dict[str, str] = {}
     status: Status | None = None
     speech: Speech | None = None

@@ -1,6 +1,6 @@
-"""A name that somebody wrote for a simulator -> what is wrong with it, with the nearest that is right; or nothing.
+"""A name from the user -> what is wrong with it, with the nearest valid name; or None.
 
-The command line and the file say the same in the same words.
+The command line and the settings file share these messages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def assumption_problem(name: str) -> str | None:
 
 
 def fault_problem(text: str) -> str | None:
-    """A fault as it is written behind a model's name: `cut-off`, `cut-off@3`, `cut-off*1`; commas between several.
+    """A fault as written after a model's name: `cut-off`, `cut-off@3`, `cut-off*1`; several are separated by commas.
 
     >>> fault_problem("markers-in-content*1"), fault_problem("five-rounds")
     (None, '`five-rounds` is a scenario, and no fault')
@@ -69,7 +69,7 @@ def scenario_problem(name_or_path: str) -> str | None:
 
 
 def model_problem(place: str) -> str | None:
-    """`file.py:Name` of a model in Python. It is loaded: only so is it known whether it can be."""
+    """`file.py:Name` of a model in Python. It is loaded to find out whether it can be."""
     from moonshim.simulator.model.plugins import load_model
 
     try:

@@ -1,4 +1,4 @@
-"""What a model is asked, whatever dialect it came in: values that the scripted model and the renderers read."""
+"""A request to a model, whatever its dialect: values that the scripted model and the renderers read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
 class SimMedia(Struct, frozen=True):
-    """A picture or a film. What is in it nobody here looks at."""
+    """An image or a video. Its content is not looked at."""
 
     kind: Literal["image", "video"] = "image"
 
@@ -31,39 +31,39 @@ class SimCall(Struct, frozen=True):
 
 
 class SimResult(Struct, frozen=True):
-    """What a tool returned. `name` is that of the call with the same id; empty when there is none."""
+    """A tool's result. `name` is that of the call with the same id; empty if there is none."""
 
     call_id: str
     name: str
     text: str
     is_error: bool = False
     parts: tuple[Part, ...] = ()
-    """Text and media in their order; empty when there is only the text."""
+    """Text and media in order; empty if there is only text."""
 
 
 class SimTurn(Struct, frozen=True, kw_only=True):
-    """One message. Results of Messages stand in a turn of role `tool`, with the text that came beside them."""
+    """One message. Results in Messages become a turn of role `tool`, with the text that came beside them."""
 
     role: Role
     name: str = ""
-    """Whose words they are, where the client says so: a template writes it in the place of the role."""
+    """The author's name, if the client sends one: a template writes it in place of the role."""
     text: str = ""
     parts: tuple[Part, ...] = ()
-    """Text and media in their order; empty when there is only the text."""
+    """Text and media in order; empty if there is only text."""
     reasoning: str | None = None
     """None: the client sent none; empty: it sent an empty one."""
     calls: tuple[SimCall, ...] = ()
     results: tuple[SimResult, ...] = ()
     tools: tuple[OfferedTool, ...] = ()
-    """Tools that a system message brings (K3)."""
+    """Tools declared in a system message (K3)."""
     partial: bool = False
-    """An answer that has been begun, and that the model goes on with (`partial` in the last message)."""
+    """A partial answer for the model to continue (`partial` in the last message)."""
 
     def begins_message(self, before: SimTurn | None) -> bool:
-        """Whether a person says something new here, behind this turn (those of the system aside).
+        """Whether this turn starts a new user message; `before` is the turn before it (ignoring system turns).
 
-        Words behind results are no new message, but stand beside them: agents remind of things there, and bring images
-        that a result cannot hold. Whoever began again at each would never end.
+        Text after results is not a new message but belongs to them: agents add reminders there, and images that a
+        result cannot hold. Starting over at each of them would never end.
         """
         return self.role == "user" and (before is None or (before.role == "assistant" and not before.calls))
 
@@ -75,43 +75,43 @@ class OfferedTool(Struct, frozen=True):
     description: str = ""
     schema: Json = {}
     declared: Json = {}
-    """Chat: the entry of `tools` as it came, with what the three above do not say (`strict`, a built-in type)."""
+    """Chat: the original entry of `tools`, with fields that the three above lack (`strict`, a built-in type)."""
 
 
 class SimRequest(Struct, frozen=True, kw_only=True):
-    """A request that no rule refused."""
+    """A request that passed all rules."""
 
     wire: Wire
     model: str
-    """Without what was added to it: `kimi-k2.5`, where `kimi-k2.5+split-bytes` was asked for."""
+    """Without suffixes: `kimi-k2.5` for `kimi-k2.5+split-bytes`."""
     generation: str
-    """`k2`, `k2-thinking`, `k2.5`, `k2.6`, `k2.7`, `k3`, `k3.1`, or `other` for a model that is no Kimi."""
+    """`k2`, `k2-thinking`, `k2.5`, `k2.6`, `k2.7`, `k3`, `k3.1`, or `other` for a model that is not a Kimi."""
     turns: tuple[SimTurn, ...]
     tools: tuple[OfferedTool, ...] = ()
-    """Every tool: those of the request, then those that messages bring."""
+    """Every tool: those of the request, then those declared in messages."""
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of a tool."""
     thinking: bool = True
     stream: bool = False
     wants_usage: bool = True
-    """Whether a stream should tell its usage (`stream_options.include_usage`); Messages always does."""
+    """Whether a stream should report its usage (`stream_options.include_usage`); Messages always does."""
     max_tokens: int | None = None
     body: Json = {}
-    """The request as it came."""
+    """The original request."""
 
     @property
     def family(self) -> str:
-        """`k2`, `k3` or `other`: which grammar the model writes."""
+        """`k2`, `k3` or `other`: the grammar that the model writes."""
         return self.generation[:2] if self.generation != "other" else "other"
 
     @property
     def words(self) -> str:
-        """What the user said last."""
+        """The user's last message."""
         return next((turn.text for turn in reversed(self.turns) if turn.role == "user"), "")
 
     @property
     def since(self) -> tuple[SimTurn, ...]:
-        """The turns behind the beginning of the user's last message: what this answer goes on from."""
+        """The turns since the user's last message: what this response continues from."""
         asked, before = -1, None
         for at, turn in enumerate(self.turns):
             if turn.role != "system":
@@ -120,7 +120,7 @@ class SimRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def round(self) -> int:
-        """Which answer to the user's last message this will be; the first is 1."""
+        """Number of this response to the user's last message, from 1."""
         return 1 + sum(turn.role == "assistant" for turn in self.since)
 
     @property

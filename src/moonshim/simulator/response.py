@@ -1,4 +1,4 @@
-"""What a model means, and what its host makes of it before it is cut into chunks: values."""
+"""The response that a model intends, and the host's version of it before it is split into chunks: values."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from moonshim.simulator.request import SimRequest
 __all__ = ["Cut", "HostResponse", "IntendedCall", "IntendedResponse", "Model", "NativeCall", "TokenTotals"]
 
 Cut: TypeAlias = Literal["tokens", "characters", "lumps", "whole"]
-"""How texts are cut into chunks: a token each, a character each, several tokens at once, or not at all."""
+"""How text is split into chunks: a token each, a character each, several tokens at once, or not at all."""
 
 
 class IntendedCall(Struct, frozen=True):
-    """A call as the model means it. `arguments` is JSON text, and is sent as it stands."""
+    """A call as the model intends it. `arguments` is JSON text, and is sent verbatim."""
 
     name: str
     arguments: str
 
 
 class IntendedResponse(Struct, frozen=True, kw_only=True):
-    """What a model means to say, before anything goes wrong with it."""
+    """The response that a model intends, before anything goes wrong with it."""
 
     reasoning: str = ""
     text: str = ""
@@ -30,14 +30,14 @@ class IntendedResponse(Struct, frozen=True, kw_only=True):
 
 
 class Model(Protocol):
-    """What can be plugged in: `moonshim simulate --model my_model.py:Parrot`."""
+    """Interface of custom models: `moonshim simulate --model my_model.py:Parrot`."""
 
     def reply(self, request: SimRequest, /) -> IntendedResponse:
-        """The next answer. The same request must get the same response: a model keeps no state between requests."""
+        """The next response. The same request must get the same response: a model keeps no state between requests."""
 
 
 class TokenTotals(Struct, frozen=True):
-    """Tokens, estimated. `cached`: of the prompt, those that an earlier prompt began with."""
+    """Estimated tokens. `cached`: those of the prompt that an earlier prompt also started with."""
 
     prompt: int = 0
     cached: int = 0
@@ -54,7 +54,7 @@ class NativeCall(Struct, frozen=True):
 
 
 class HostResponse(Struct, frozen=True, kw_only=True):
-    """One answer as the host will tell it: faults of speech change it, then it is written in a dialect."""
+    """One response as the host will send it: faults of speech change it, then it is written in a dialect."""
 
     id: str
     created: int
@@ -63,18 +63,18 @@ class HostResponse(Struct, frozen=True, kw_only=True):
     text: str = ""
     calls: tuple[NativeCall, ...] = ()
     finish: str = "stop"
-    """In the words of Chat: `stop`, `tool_calls`, `length`, or whatever else a host says."""
+    """In Chat's terms: `stop`, `tool_calls`, `length`, or whatever else a host sends."""
     tally: TokenTotals = TokenTotals()
     cut: Cut = "tokens"
     reasoning_field: str = "reasoning_content"
-    """Chat: `reasoning_content`, `reasoning`, `reasoning_details`, or `reasoning_summary` (as of Kimi Code's K3)."""
+    """Chat: `reasoning_content`, `reasoning`, `reasoning_details`, or `reasoning_summary` (as for Kimi Code's K3)."""
     usage_in: tuple[str, ...] = ("choice", "last", "cached_tokens", "details")
-    """Chat: where tokens are told. `choice`: in that of the finish; `last`: in a chunk of their own, when asked for."""
+    """Chat: where usage is reported. `choice`: with the finish; `last`: in a separate chunk, if requested."""
     signature: str = ""
-    """What signs the thoughts; empty: nothing does."""
+    """The signature of the reasoning; empty: none."""
     stopped_by: str | None = None
     """The stop sequence that ended the text."""
     request: SimRequest
     intended: IntendedResponse
     extra: dict[str, Any] = {}
-    """What a fault leaves for its own later part; nobody else looks at it."""
+    """State that a fault leaves for its own later stage; nothing else reads it."""

@@ -1,12 +1,12 @@
-"""Names that somebody wrote -> the faults and the scenario that they ask for, and when.
+"""Names in a request or a setting -> the faults and the scenario that they select, and when.
 
-    kimi-k2.5                             nothing but the model
-    kimi-k2.5+markers-in-content          a fault, in every answer
-    kimi-k2.5+cut-off@3                   only in the third answer to the user's last words
-    kimi-k2.5+overloaded*2                only in the first two answers that it could show in
+    kimi-k2.5                             only the model
+    kimi-k2.5+markers-in-content          a fault, in every response
+    kimi-k2.5+cut-off@3                   only in the third response to the user's last message
+    kimi-k2.5+overloaded*2                only in the first two responses that it applies to
     kimi-k2.5+five-rounds+split-bytes     a scenario and a fault
 
-A header or a setting names them with commas between: `cut-off@3*1, five-rounds`.
+In a header or a setting they are separated by commas: `cut-off@3*1, five-rounds`.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _SHOWN: Final = 60
 
 
 class UnknownName(InvalidInput):
-    """No fault and no scenario has this name, or it is written in no way that can be read."""
+    """Neither a fault nor a scenario has this name, or it is malformed."""
 
     code = "unknown_name"
 
 
 class ScheduledFault(Struct, frozen=True):
-    """A fault, and when it shows."""
+    """A fault, and when it is applied."""
 
     fault: Fault
     round: int | None = None
-    """Only in this answer to the user's last words; the first is 1."""
+    """Only in this response to the user's last message, from 1."""
     times: int | None = None
-    """Only in so many answers."""
+    """Only in this many responses."""
 
     def is_due(self, round_: int, times_shown: int) -> bool:
-        """Whether it shows in this round, having been shown so many times."""
+        """Whether it applies in this round, after having been applied `shown` times."""
         return self.round in {None, round_} and (self.times is None or times_shown < self.times)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class ScheduledFault(Struct, frozen=True):
 
 
 class RequestedFaults(Struct, frozen=True):
-    """What the name of a model asks for."""
+    """What the name of a model selects."""
 
     model: str
     faults: tuple[ScheduledFault, ...] = ()
@@ -99,7 +99,7 @@ def read_names(names: str) -> tuple[tuple[ScheduledFault, ...], str | None]:
 
 
 def chaos_pick(settings: SimulatorSettings, number: int, wire: Wire, family: str, stream: bool) -> Fault | None:
-    """The one more fault that chaos adds to the answer of this number: the same for the same seed and number."""
+    """The additional fault that chaos adds to the response of this number: deterministic for a seed and number."""
     if _share(settings.seed, number, "whether") >= settings.chaos:
         return None
     fitting = [fault for fault in FAULTS.values() if fault.applies(wire=wire, family=family, stream=stream)]
@@ -107,7 +107,7 @@ def chaos_pick(settings: SimulatorSettings, number: int, wire: Wire, family: str
 
 
 def _share(seed: int, number: int, what: str) -> float:
-    """A number from 0 up to 1 that looks like chance and is none."""
+    """A pseudo-random number in [0, 1), derived from its arguments."""
     digest = hashlib.blake2b(f"{seed}/{number}/{what}".encode(), digest_size=6).digest()
     return int.from_bytes(digest, "big") / 2**48
 
@@ -138,7 +138,7 @@ def _nearest(name: str, known: Sequence[str]) -> str:
 
 
 def _with_a_word_of(name: str, known: Sequence[str]) -> list[str]:
-    """Those that share a word with it, and first those whose word is in few others.
+    """Names that share a word with it; those whose word is rare come first.
 
     >>> _with_a_word_of("html-error", ["error-in-stream", "error-event", "html-502", "stall"])
     ['html-502', 'error-in-stream', 'error-event']

@@ -3,7 +3,7 @@
 async with Simulator(behaviour="selfhost", faults=("markers-in-content",)) as server:
     client = openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="any")
 
-with Simulator().running() as server:  # in a thread of its own
+with Simulator().running() as server:  # in its own thread
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="any")
 """
 
@@ -80,7 +80,7 @@ class Simulator:
 
     @property
     def url(self) -> str:
-        """Where it listens: `http://127.0.0.1:8485`, without a path."""
+        """The base URL: `http://127.0.0.1:8485`, without a path."""
         if self._server is None:
             raise RuntimeError("the simulator is not running: use it in a `with` statement")
         return self._server.url

@@ -32,7 +32,7 @@ def check_settings(settings: SimulatorSettings) -> SimulatorSettings:
     """
     fields: dict[str, Any] = {name: getattr(settings, name) for name in settings.__struct_fields__}
     for name in ("faults", "assume"):
-        if isinstance(fields[name], str):  # else each of its letters would be a name
+        if isinstance(fields[name], str):  # otherwise each of its letters would be a name
             fields[name] = (fields[name],)
     try:
         made = msgspec.convert(fields, SimulatorSettings)

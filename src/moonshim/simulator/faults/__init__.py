@@ -23,7 +23,7 @@ from moonshim.simulator.faults import (
 __all__ = ["FAULTS", "in_order"]
 
 _MODULES: Final = (leaks_k2, leaks_k3, ids, arguments, calls, reasoning, messages, endings, frames, errors)
-"""In the order of a host: what is said, how it is told, how it ends, how it is written, what goes wrong on the way."""
+"""In a host's order: content, chunks, ending, encoding, transport."""
 
 FAULTS: Final[dict[str, Fault]] = {
     fault.name: fault for fault in chain.from_iterable(module.FAULTS for module in _MODULES)
@@ -33,7 +33,7 @@ _PLACES: Final = {name: place for place, name in enumerate(FAULTS)}
 
 
 def in_order(faults: Iterable[Fault]) -> list[Fault]:
-    """Each once, in the order of the table: that in which they make sense together, however they were named.
+    """Each fault once, in the order of the table: the order in which they combine, however they were named.
 
     >>> [fault.name for fault in in_order([FAULTS["split-bytes"], FAULTS["no-space"], FAULTS["split-bytes"]])]
     ['no-space', 'split-bytes']

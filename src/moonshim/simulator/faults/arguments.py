@@ -1,4 +1,4 @@
-"""Arguments of calls as the model means them -> as hosts send them: encoded twice, unescaped, repeated, cut."""
+"""Arguments of calls as the model intends them -> as hosts send them: encoded twice, unescaped, repeated, cut."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONTROL: Final = re.compile(r"\\(?:\\|u00[01][0-9a-fA-F]|[ntrbf])")
 _ESCAPABLE: Final = frozenset('"\\/bfnrtu')
 
 
-# --- one text to another -----------------------------------------------------------------------------------------
+# --- changing arguments ---------------------------------------------------------------------------------------------
 
 
 def _encode_twice(arguments: str) -> str:
@@ -48,7 +48,7 @@ def _raw_control(found: re.Match[str]) -> str:
 
 
 def _odd_escapes(arguments: str) -> str:
-    r"""A backslash that was meant as one is not doubled, where JSON has no such escape: `\v`, `\x1b`, `\d`.
+    r"""A literal backslash is not doubled where JSON has no such escape: `\v`, `\x1b`, `\d`.
 
     >>> print(_odd_escapes(r'{"pattern": "\\d+ \\n"}'))
     {"pattern": "\d+ \\n"}

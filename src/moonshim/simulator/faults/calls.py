@@ -1,4 +1,6 @@
-"""Native calls that are cut, ordered and labelled as hosts do it: Chat's deltas, and the order of what is said."""
+"""Native calls that are split, ordered and labelled the way hosts do it: Chat's deltas, and the order of the
+content.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +32,16 @@ from moonshim.simulator.response import HostResponse, NativeCall
 __all__ = ["FAULTS"]
 
 _MOST_CUMULATED: Final = 16_000_000
-"""How many characters a call has over all its entries at most, when each tells everything again."""
+"""Maximum characters of a call over all its entries, when each repeats everything so far."""
 
 
 def _change_entries(change: Callable[[Spot], list[Json]]) -> Chunks:
-    """A fault of the stream, from what it makes of one entry."""
+    """A fault of the stream, from a function that changes one entry."""
     return lambda chunks, answer: each_entry(chunks, change)
 
 
 def _in_message(change: Callable[[Json], Json]) -> Whole:
-    """A fault of the whole answer, from what it makes of one call."""
+    """A fault of the whole response, from a function that changes one call."""
 
     def changed(payload: Json, answer: HostResponse) -> Json:
         message = delta_of(payload)
@@ -51,7 +53,7 @@ def _in_message(change: Callable[[Json], Json]) -> Whole:
 
 
 def _function(spot: Spot, **fields: Any) -> Json:
-    """An entry of the same call that says only this of its function."""
+    """An entry of the same call with only these fields of its function."""
     index = {"index": spot.entry["index"]} if "index" in spot.entry else {}
     return {**index, "function": fields}
 
@@ -116,7 +118,7 @@ def _cumulative(spot: Spot) -> list[Json]:
     if not isinstance(arguments, str):
         return [spot.entry]
     now, whole = spot.sent + len(arguments), len(spot.arguments)
-    # Everything again each time grows with the square of the length: of a long one the host tells larger pieces.
+    # Repeating everything grows with the square of the length: for long arguments, the pieces are larger.
     stride = whole * whole // (2 * _MOST_CUMULATED) + 1
     if not (spot.first or spot.last) and now // stride == spot.sent // stride:
         return []
@@ -133,7 +135,7 @@ def _null_function(spot: Spot) -> list[Json]:
 
 
 def _later(**fields: Any) -> Chunks:
-    """What every delta of a call but its first says of identity."""
+    """Identity fields of every delta of a call but its first."""
 
     def change(spot: Spot) -> list[Json]:
         if spot.first:
@@ -167,7 +169,7 @@ def _interleave(chunks: list[Json], answer: HostResponse) -> list[Json]:
 
 
 def _at_once(chunks: list[Json], answer: HostResponse) -> list[Json]:
-    """Every call, whole, in one list."""
+    """Every call, complete, in one list."""
     if len({spot.call for spots in spots_of(chunks) for spot in spots}) < 2:
         return chunks
     chunks = each_entry(chunks, _whole_call)
@@ -202,7 +204,7 @@ def _finish_with_last(chunks: list[Json], answer: HostResponse) -> list[Json]:
 
 
 def _everywhere(**fields: Any) -> Chunks:
-    """What every delta says that says nothing of it itself."""
+    """Default fields for every delta that does not set them itself."""
     return lambda chunks, answer: [with_delta(chunk, _filled(delta_of(chunk), fields)) for chunk in chunks]
 
 
@@ -258,7 +260,7 @@ def _null_arguments(spot: Spot) -> list[Json]:
 
 
 def _repeat_last_call(answer: HostResponse) -> HostResponse:
-    """The last call of the history once more, under an identifier of this answer."""
+    """The last call of the history once more, under an id of this response."""
     if not answer.calls or not answer.request.history:
         return answer
     last = answer.request.history[-1]
@@ -281,7 +283,7 @@ def _row(name: str, about: str, seen: str, chunks: Chunks, *, needs: Any = "call
 _BOTH_WAYS: Final = ("stream", "whole")
 
 FAULTS: Final[tuple[Fault, ...]] = (
-    # Which call it is.
+    # Identity of a call.
     _row(
         "arguments-before-name",
         "a call's arguments come first, and its name behind them",
@@ -339,7 +341,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         whole=_in_message(lambda entry: _without(entry, "type")),
         ways=_BOTH_WAYS,
     ),
-    # How its arguments come.
+    # How its arguments are sent.
     _row(
         "null-arguments",
         "a call begins with arguments that are null",
@@ -387,7 +389,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "docker-agent#1544, vllm#44098",
         _finish_with_last,
     ),
-    # What stands around it.
+    # What surrounds it.
     _row(
         "calls-before-text",
         "calls come before the text that they belong behind",

@@ -1,4 +1,4 @@
-"""Answers that end in another way than they say, and streams that say too much or too little of it and of tokens."""
+"""Responses with a wrong finish reason, and streams that report the ending or the usage wrongly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NONSENSE: Final = "!" * 200
 
 
 def _finish_as(finish: str, *, calls: bool | None = None) -> Speech:
-    """Another reason, for every answer or for those with or without calls."""
+    """Another reason, for every response or for those with or without calls."""
 
     def speech(answer: HostResponse) -> HostResponse:
         return replace(answer, finish=finish) if calls is None or bool(answer.calls) is calls else answer
@@ -44,7 +44,7 @@ def _rename_finish(names: dict[str, str]) -> Speech:
 
 
 def _no_reason(chunks: list[Json], answer: HostResponse) -> list[Json]:
-    """A chunk that did nothing but end the answer is not sent, nor is what it told of tokens."""
+    """Omit a chunk that only ended the response, and with it any usage that it carried."""
     out: list[Json] = []
     for chunk in chunks:
         if finish_of(chunk) is None:
@@ -67,7 +67,7 @@ def _on_each_wire(chat: Chunks, messages: Chunks) -> Chunks:
 
 
 def _reason_twice(chunks: list[Json], answer: HostResponse) -> list[Json]:
-    """As `tool_calls` and then `stop`, the second of which careless readers believe."""
+    """`tool_calls` and then `stop`: careless readers believe the second."""
     out: list[Json] = []
     for chunk in chunks:
         out.append(chunk)
@@ -81,7 +81,7 @@ def _empty_reason(chunks: list[Json], answer: HostResponse) -> list[Json]:
 
 
 def _half(chunks: list[Json], ends: Callable[[Json], bool]) -> list[Json]:
-    """The first half of what comes before the end."""
+    """The first half of everything before the end."""
     end = next((at for at, chunk in enumerate(chunks) if ends(chunk)), len(chunks))
     return chunks[: max(end // 2, 1)]
 
@@ -100,7 +100,7 @@ def _end_overloaded(chunks: list[Json], answer: HostResponse) -> list[Json]:
 
 
 def _usage_in(*places: str) -> Speech:
-    """Where tokens are told; how they are told stays."""
+    """Change where usage is reported, but not in which form."""
 
     def speech(answer: HostResponse) -> HostResponse:
         shapes = tuple(one for one in answer.usage_in if one not in {"choice", "last"})
@@ -118,7 +118,7 @@ def _drop_usage(chunk: Json) -> Json:
 
 
 def _without_usage(chunks: list[Json]) -> list[Json]:
-    """No chunk counts, and the one that does nothing else is not sent."""
+    """No chunk has usage, and the one that has nothing else is not sent."""
     return [_drop_usage(chunk) for chunk in chunks if choice_of(chunk) is not None or usage_of([chunk]) is None]
 
 
@@ -149,7 +149,7 @@ def _null_usage(chunks: list[Json], answer: HostResponse) -> list[Json]:
 
 
 def _usage_without_choices(chunks: list[Json], answer: HostResponse) -> list[Json]:
-    """The chunk of usage has no `choices`, not even empty ones."""
+    """The usage chunk has no `choices`, not even an empty list."""
     return [
         {key: value for key, value in chunk.items() if key != "choices"} if choice_of(chunk) is None else chunk
         for chunk in chunks
@@ -164,7 +164,7 @@ def _no_choices_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
 
 
 def _no_role(chunks: list[Json], answer: HostResponse) -> list[Json]:
-    """Nobody says who speaks; a first chunk that says nothing else is not sent."""
+    """The role is never sent; a first chunk with nothing else is not sent."""
     out: list[Json] = []
     for chunk in chunks:
         delta = delta_of(chunk)
@@ -180,7 +180,7 @@ def _is_done(frame: Piece) -> bool:
 
 
 def _done_frames(change: Callable[[bytes, bytes], list[bytes]]) -> Frames:
-    """What comes in the place of the last frame, from it and the one before it."""
+    """Replace the last frame, given it and the one before it."""
 
     def frames(frames: list[bytes], answer: HostResponse) -> list[Piece]:
         out: list[Piece] = []
@@ -191,7 +191,7 @@ def _done_frames(change: Callable[[bytes, bytes], list[bytes]]) -> Frames:
     return frames
 
 
-# -- what is said ------------------------------------------------------------------------------------------------
+# -- content -----------------------------------------------------------------------------------------------------
 
 
 def _silent(answer: HostResponse) -> HostResponse:

@@ -1,4 +1,4 @@
-"""Answers that fail: a status instead of one, an error in the middle, a connection that drops or falls silent."""
+"""Responses that fail: a status instead of one, an error in the middle, a connection that drops or stalls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _status(status: int, message: str, kind: str, messages_kind: str, **headers:
 
 
 def _in_the_middle(payload: Json, messages: Json) -> Chunks:
-    """Half of the answer, then this."""
+    """Half of the response, then this."""
     return lambda chunks, answer: [*_half(chunks), messages if answer.request.wire == "anthropic" else payload]
 
 
@@ -84,7 +84,7 @@ def _beside_no_choices(chunks: list[Json], answer: HostResponse) -> list[Json]:
 
 
 def _raw(data: bytes) -> Frames:
-    """Half of the stream, then these bytes, which are no chunk."""
+    """Half of the stream, then these bytes, which are not a chunk."""
     return lambda frames, answer: [*frames[: max(len(frames) // 2, 1)], data]
 
 
@@ -106,7 +106,7 @@ def _cut_inside(frames: list[bytes], answer: HostResponse) -> list[Piece]:
 
 
 def _ends_early(frames: list[bytes], answer: HostResponse) -> list[Piece]:
-    """The same, and the connection is closed as if all was said."""
+    """The same, but the connection is closed as if the response were complete."""
     return _cut_inside(frames, answer)[:-1]
 
 
@@ -134,7 +134,7 @@ def _streamed(name: str, about: str, seen: str, **more: Any) -> Fault:
 _CHAT: Final = ("openai_chat",)
 
 FAULTS: Final[tuple[Fault, ...]] = (
-    # Instead of an answer.
+    # Instead of a response.
     _row(
         "overloaded",
         "429: the engine is overloaded",

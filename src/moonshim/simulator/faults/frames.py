@@ -1,6 +1,6 @@
-"""The bytes of a stream, framed and cut in every way that the standard allows and hosts have been seen to use.
+"""The bytes of a stream, framed and split in every way that the standard allows and hosts have been seen to use.
 
-Faults of the text come first and those that cut it last: that is the order in which they are played.
+Faults that change the text come first and those that split it last: that is the order in which they are applied.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from moonshim.simulator.wire.messages import messages_whole
 __all__ = ["FAULTS", "FOREVER"]
 
 FOREVER: Final = 3600.0
-"""Seconds: longer than anybody waits."""
+"""Seconds: longer than any client waits."""
 _HUGE: Final = 1024 * 1024
 _SIZES: Final = (1, 7, 64, 3, 500, 2, 19)
 _MARK: Final = b"\xef\xbb\xbf"
 
 
 def _each(change: Callable[[bytes], bytes]) -> Frames:
-    """What becomes of every frame."""
+    """Change every frame."""
     return lambda frames, answer: [change(frame) for frame in frames]
 
 
 def _between(noise: bytes) -> Frames:
-    """What comes before each frame, in a write of its own."""
+    """Send this before each frame, in a separate write."""
     return lambda frames, answer: [piece for frame in frames for piece in (noise, frame)]
 
 
 def _each_line(change: Callable[[bytes], bytes]) -> Frames:
-    """What becomes of every line that is not blank."""
+    """Change every line that is not blank."""
     return _each(lambda frame: b"\n".join(change(line) if line else line for line in frame.split(b"\n")))
 
 
@@ -49,7 +49,7 @@ def _number_events(frames: list[bytes], answer: HostResponse) -> list[Piece]:
 
 
 def _fold_lines(frame: bytes) -> bytes:
-    """A payload over several `data:` lines, cut where JSON allows a line break."""
+    """A payload over several `data:` lines, split where JSON allows a line break."""
     return frame.replace(b'"choices":', b'\ndata: "choices":', 1).replace(b',"index":', b',\ndata: "index":', 1)
 
 
@@ -66,7 +66,7 @@ def _add_byte_order_mark(frames: list[bytes], answer: HostResponse) -> list[Piec
 
 
 def _huge(frames: list[bytes], answer: HostResponse) -> list[Piece]:
-    """One frame has a field that nobody knows, and that is large."""
+    """Add a large unknown field to one frame."""
     middle = len(frames) // 2
     payload = frames[middle].partition(b"data: ")[2]
     value = decode_object(payload)
@@ -77,13 +77,13 @@ def _huge(frames: list[bytes], answer: HostResponse) -> list[Piece]:
 
 
 def _as_lines(frames: list[bytes], answer: HostResponse) -> list[Piece]:
-    """A JSON text in each line, and no `[DONE]`."""
+    """One JSON document per line, and no `[DONE]`."""
     payloads = (frame.partition(b"data: ")[2].strip() for frame in frames)
     return [payload + b"\n" for payload in payloads if payload.startswith(b"{")]
 
 
 def _at_once(frames: list[bytes], answer: HostResponse) -> list[Piece]:
-    """The whole answer, though a stream was asked for."""
+    """The whole response, although a stream was requested."""
     whole = messages_whole if answer.request.wire == "anthropic" else chat_whole
     return [encode(whole(answer))]
 
@@ -118,7 +118,7 @@ def _pieces(data: bytes) -> Iterator[bytes]:
 
 
 def _in_characters(frames: list[bytes], answer: HostResponse) -> list[Piece]:
-    """Writes that end behind the first byte of each character that has several."""
+    """Writes that end after the first byte of each multi-byte character."""
     out: list[Piece] = []
     for frame in frames:
         start = 0
@@ -180,7 +180,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     _row("cr", "lines end with CR", _STANDARD, _each(lambda frame: frame.replace(b"\n", b"\r"))),
     _row("byte-order-mark", "the stream begins with a byte order mark", "openai-python#3819", _add_byte_order_mark),
     _row("unended", "the blank line behind the last event is missing", "lathe#131", _drop_last_blank_line),
-    # What it is said to be.
+    # The declared content type.
     _row(
         "json-lines",
         "the stream is a JSON text in each line, and says so",

@@ -1,4 +1,4 @@
-"""Calls under the identifiers and names that they should have -> under those that each host gives them instead."""
+"""Correct ids and names of calls -> those that each host gives them instead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from moonshim.simulator.response import HostResponse, NativeCall
 __all__ = ["FAULTS"]
 
 
-# --- what an identifier is instead -------------------------------------------------------------------------------
+# --- wrong ids -------------------------------------------------------------------------------------------------------
 
 
 def _places(answer: HostResponse) -> list[IdPlace]:
@@ -35,7 +35,7 @@ def _rename_ids(profile: Callable[[IdPlace], str]) -> Speech:
 
 
 def _reuse_earlier_ids(answer: HostResponse) -> HostResponse:
-    """The count was wound back: identifiers that the history has already come again, the oldest first."""
+    """The counter was reset: ids of the history are used again, the oldest first."""
     used = list(dict.fromkeys(call.id for call in answer.request.history if call.id))
     again = tuple(replace(call, id=id_) for call, id_ in zip(answer.calls, used, strict=False))
     return replace(answer, calls=(*again, *answer.calls[len(again) :]))
@@ -45,7 +45,7 @@ def _share_one_id(answer: HostResponse) -> HostResponse:
     return replace(answer, calls=tuple(replace(call, id=answer.calls[0].id) for call in answer.calls))
 
 
-# --- what a name is instead --------------------------------------------------------------------------------------
+# --- wrong names -----------------------------------------------------------------------------------------------------
 
 
 def _rename_calls(name: Callable[[NativeCall], str]) -> Speech:
@@ -53,16 +53,16 @@ def _rename_calls(name: Callable[[NativeCall], str]) -> Speech:
 
 
 def _name_in_id(answer: HostResponse) -> HostResponse:
-    """The parser has left the whole of it in the identifier."""
+    """The parser has left everything in the id."""
     canonical = _rename_ids(ID_PROFILES["k2"])(answer)
     return _rename_calls(lambda call: "")(canonical)
 
 
-# --- identifiers that are not there at all -----------------------------------------------------------------------
+# --- missing ids -----------------------------------------------------------------------------------------------------
 
 
 def _without_ids(payload: Json, answer: HostResponse) -> Json:
-    """Wherever a call is told, in either dialect: `tool_calls` of a message or delta, `tool_use` of a block."""
+    """Remove ids from calls in either dialect: `tool_calls` of a message or delta, `tool_use` of a block."""
     return {key: _bare(key, value) for key, value in payload.items()}
 
 

@@ -1,4 +1,6 @@
-"""An answer whose parser failed -> the same answer with its calls as raw text; what the leaks of all families share."""
+"""A response whose parser failed -> the same response with its calls as raw text; what the leaks of all families
+share.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ Write: TypeAlias = Callable[[Sequence[SimCall]], str]
 
 
 def raw_calls(answer: HostResponse, slot: Slot = canonical) -> tuple[SimCall, ...]:
-    """The calls as the model wrote them, before any parser: the number goes on from the history."""
+    """The calls as the model wrote them, before any parser: numbering continues from the history."""
     first = len(answer.request.history)
     names = [_name(answer, at, call) for at, call in enumerate(answer.calls)]
     places = [Place(name, first + at, answer.id) for at, name in enumerate(names)]
@@ -30,7 +32,7 @@ def raw_calls(answer: HostResponse, slot: Slot = canonical) -> tuple[SimCall, ..
 
 
 def ending(answer: HostResponse, finish: str) -> str:
-    """How an answer ends whose calls are not told; one that was over its limit still is."""
+    """The finish reason of a response whose calls are not reported; `length` stays."""
     return answer.finish if answer.finish == "length" else finish
 
 
@@ -43,7 +45,7 @@ def add_leak(
     calls: tuple[NativeCall, ...] = (),
     cut: Cut | None = None,
 ) -> HostResponse:
-    """The raw text behind what is in the channel already; `calls` are those that the parser did find."""
+    """Append raw text to what is in the channel already; `calls` are those that the parser did find."""
     changed = replace(answer, calls=calls, finish=ending(answer, finish), cut=cut or answer.cut)
     if into == "text":
         return replace(changed, text=answer.text + raw)
@@ -59,7 +61,7 @@ def leak(
     native: bool = False,
     cut: Cut | None = None,
 ) -> Speech:
-    """Every call leaks. `native`: the parser found them as well, so that each comes twice."""
+    """Every call leaks. `native`: the parser found them as well, so that each appears twice."""
 
     def speech(answer: HostResponse) -> HostResponse:
         if not answer.calls:
@@ -71,7 +73,7 @@ def leak(
 
 
 def leak_half(write: Write, *, into: Channel = "text") -> Speech:
-    """The first half leaks, the others are found: so they still come in their order."""
+    """The first half leaks, the others are parsed, so that their order stays the same."""
 
     def speech(answer: HostResponse) -> HostResponse:
         half = len(answer.calls) // 2
@@ -89,12 +91,12 @@ def _name(answer: HostResponse, at: int, call: NativeCall) -> str:
 
 
 def empty_lists(chunks: list[Json], answer: HostResponse) -> list[Json]:
-    """Chat: the last delta has a list of calls, and none in it."""
+    """Chat: the last delta has an empty list of calls."""
     return [_add_empty_list(chunk, "delta", answer) for chunk in chunks]
 
 
 def empty_list(payload: Json, answer: HostResponse) -> Json:
-    """The same in an answer that comes at once."""
+    """The same in a non-streaming response."""
     return _add_empty_list(payload, "message", answer)
 
 

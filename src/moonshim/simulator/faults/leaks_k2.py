@@ -1,4 +1,4 @@
-"""Answers of K2 models -> what hosts make of them whose parser lets the markers of calls and thoughts through."""
+"""Responses of K2 models -> what hosts send whose parser lets the markers of calls and reasoning through."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WORD: Final = re.compile(r"\s*\S+\s*\Z|\s*\S+|\s+")
 _SINGULAR: Final = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")
 
 
-# --- how a section is written ------------------------------------------------------------------------------------
+# --- section formats -------------------------------------------------------------------------------------------------
 
 
 def _bare(calls: Sequence[SimCall]) -> str:
@@ -95,7 +95,7 @@ def _with_name(call: SimCall) -> str:
     return k2_call(replace(call, arguments=f'{{"name": {json.dumps(call.name)}{comma}{rest}'))
 
 
-# --- answers whose text does not just come before the section ----------------------------------------------------
+# --- responses with text in or after the section ---------------------------------------------------------------------
 
 
 def _behind(answer: HostResponse) -> HostResponse:
@@ -105,7 +105,7 @@ def _behind(answer: HostResponse) -> HostResponse:
 
 
 def _among(answer: HostResponse) -> HostResponse:
-    """The text comes in pieces: before the section, in it before each call, and behind it."""
+    """The text comes in pieces: before the section, in it before each call, and after it."""
     calls = raw_calls(answer)
     if not calls:
         return answer
@@ -127,7 +127,7 @@ def _pieces(text: str, count: int) -> list[str]:
 
 
 def _swallowed(answer: HostResponse) -> HostResponse:
-    """`</think>` never came: everything is a thought."""
+    """`</think>` never came: everything is reasoning."""
     if not answer.calls:
         return answer
     raw = answer.text + k2_section(raw_calls(answer))
@@ -145,7 +145,7 @@ def _cut_off(answer: HostResponse) -> HostResponse:
 
 
 def _cut_off_in_slot(answer: HostResponse) -> HostResponse:
-    """The last call stops before it is known what it calls."""
+    """The last call stops before its name is known."""
     calls = raw_calls(answer)
     if not calls:
         return answer
@@ -153,7 +153,7 @@ def _cut_off_in_slot(answer: HostResponse) -> HostResponse:
     return add_leak(answer, SECTION_BEGIN + _bare(calls[:-1]) + CALL_BEGIN + kept, finish="length")
 
 
-# --- thoughts ----------------------------------------------------------------------------------------------------
+# --- reasoning -------------------------------------------------------------------------------------------------------
 
 
 def _think_end(answer: HostResponse) -> HostResponse:

@@ -1,4 +1,4 @@
-"""Answers of K3 models -> what hosts make of them whose parser lets XTML through, or loses its way in it."""
+"""Responses of K3 models -> what hosts send whose parser lets XTML through, or misreads it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MESSAGE_END: Final = k3_close("message") + "<|end_of_msg|>"
 _TAG: Final = re.compile(r"(<\|(?:open|close)\|>)(?=(?:think|response|tools|call|argument|message)\b)")
 
 
-# --- how calls are written ---------------------------------------------------------------------------------------
+# --- call formats ----------------------------------------------------------------------------------------------------
 
 
 def _as_json(calls: Sequence[SimCall]) -> str:
@@ -49,11 +49,11 @@ def _to_the_end(calls: Sequence[SimCall]) -> str:
 
 
 def _in_think(calls: Sequence[SimCall]) -> str:
-    """The thought is closed behind them, when it is too late."""
+    """The reasoning is closed after them, when it is too late."""
     return k3_tools(calls) + k3_close("think") + k3_close("message")
 
 
-# --- answers that come in one channel, from the thought to the last call -----------------------------------------
+# --- responses in one channel, from the reasoning to the last call ---------------------------------------------------
 
 
 def _tools(answer: HostResponse) -> str:
@@ -61,7 +61,7 @@ def _tools(answer: HostResponse) -> str:
 
 
 def _everything(write: Callable[[HostResponse], str]) -> Speech:
-    """All that the model wrote stands in the reasoning."""
+    """All that the model wrote appears in the reasoning."""
 
     def speech(answer: HostResponse) -> HostResponse:
         if not answer.reasoning:
@@ -77,7 +77,7 @@ def _sep_elided(answer: HostResponse) -> str:
 
 
 def _spaced(answer: HostResponse) -> str:
-    """`<|close|> think<|sep|>`. What the model says is left alone: only its own tags are spaced."""
+    """`<|close|> think<|sep|>`. Only the model's own tags are spaced; its text stays as it is."""
     response = _space(k3_open("response")) + answer.text + _space(k3_close("response"))
     return answer.reasoning + _space(k3_close("think")) + response + _space(_tools(answer))
 
@@ -87,14 +87,14 @@ def _space(marks: str) -> str:
 
 
 def _never_closed(answer: HostResponse) -> HostResponse:
-    """The thought goes over into the text, whose end is an orphan."""
+    """The reasoning runs over into the text, whose end tag is an orphan."""
     if not answer.calls:
         return answer
     raw = answer.text + _after_response(raw_calls(answer)) + k3_close("message")
     return replace(add_leak(answer, raw, into="reasoning"), text="")
 
 
-# --- answers with marks around the text --------------------------------------------------------------------------
+# --- responses with tags around the text -----------------------------------------------------------------------------
 
 
 def _message_end(answer: HostResponse) -> HostResponse:
@@ -107,7 +107,7 @@ def _wrapper(answer: HostResponse) -> HostResponse:
 
 
 def _wrapper_begun(answer: HostResponse) -> HostResponse:
-    """The wrapper begins, and does not end before the calls that were found."""
+    """The wrapper is opened, and not closed before the calls that were parsed."""
     return replace(answer, text=k3_open("response") + answer.text)
 
 
@@ -121,11 +121,11 @@ def _inline(answer: HostResponse) -> HostResponse:
     return replace(answer, text="\n\n".join(filter(None, (answer.reasoning, answer.text))), reasoning="")
 
 
-# --- calls that are cut, lost, or not asked for ------------------------------------------------------------------
+# --- calls that are cut, lost, or not requested ----------------------------------------------------------------------
 
 
 def _cut_off(answer: HostResponse) -> HostResponse:
-    """The last call stops in the middle of its last argument, or right behind its begin where it has none."""
+    """The last call stops in the middle of its last argument, or right after its opening tag if it has none."""
     if not answer.calls:
         return answer
     whole = k3_tools(raw_calls(answer)).removesuffix(k3_close("call") + k3_close("tools"))
@@ -147,7 +147,7 @@ def _dropped(answer: HostResponse) -> HostResponse:
 
 
 def _undeclared(answer: HostResponse) -> HostResponse:
-    """Where no tool is declared no parser runs; the model goes on as its history did."""
+    """Where no tool is declared, no parser runs; the model continues as its history did."""
     if answer.calls:
         return leak(k3_tools)(answer)
     history = answer.request.history

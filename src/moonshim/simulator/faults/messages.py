@@ -1,4 +1,4 @@
-"""Events of Anthropic's Messages as Kimi's own endpoints, and proxies before them, have been seen to send them."""
+"""Events of Anthropic's Messages as Kimi's own endpoints, and proxies in front of them, have been seen to send them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["FAULTS"]
 
 _STARTS: Final = 29
 _SIGNATURE: Final = "a2ltaS1zaW11bGF0b3I" * 9
-"""Opaque, and base64url, as Kimi Code's are."""
+"""Opaque base64url, as Kimi Code's are."""
 
 
 def _each_block(change: Callable[[list[Json]], list[Json]], *kinds: str) -> Chunks:
-    """What becomes of the blocks of these kinds, or of all."""
+    """Change the blocks of these kinds, or all."""
 
     def changed(events: list[Json], answer: HostResponse) -> list[Json]:
         parts = read_blocks(events)
@@ -39,7 +39,7 @@ def _without(kind: str) -> Chunks:
 
 
 def _stop_twice(block: list[Json]) -> list[Json]:
-    """The first stop has a signature, and is none."""
+    """The first stop carries a signature, and does not end the block."""
     signed = next((event["delta"]["signature"] for event in block if "signature" in event.get("delta", {})), _SIGNATURE)
     stops = [event for event in block if _is(event, "content_block_stop")]
     return [
@@ -105,7 +105,7 @@ def _gaps(events: list[Json], answer: HostResponse) -> list[Json]:
 
 
 def _overlap_blocks(events: list[Json], answer: HostResponse) -> list[Json]:
-    """A block ends only behind the first event of the next."""
+    """A block ends only after the first event of the next."""
     stops = [at for at, event in enumerate(events) if _is(event, "content_block_stop")]
     out = list(events)
     for at in stops:

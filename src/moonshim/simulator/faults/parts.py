@@ -1,4 +1,4 @@
-"""Payloads of a stream -> the parts that faults change, found by what they say and not by where they stand."""
+"""Payloads of a stream -> the parts that faults change, found by content rather than by position."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ Content: TypeAlias = Literal["reasoning", "text", "calls", "finish"]
 
 
 def choice_of(chunk: Json) -> Json | None:
-    """The first choice; a chunk of usage has none."""
+    """The first choice; a usage chunk has none."""
     choices = chunk.get("choices")
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
 
 
 def delta_of(chunk: Json) -> Json:
-    """What this chunk adds; of a whole answer, its message."""
+    """The delta of this chunk; of a whole response, its message."""
     choice = choice_of(chunk) or {}
     delta = choice.get("delta", choice.get("message"))
     return delta if isinstance(delta, dict) else {}
@@ -60,13 +60,13 @@ def with_choice(chunk: Json, **fields: Any) -> Json:
 
 
 def with_delta(chunk: Json, delta: Json) -> Json:
-    """The same chunk, or whole answer, that says this instead."""
+    """The same chunk, or whole response, with this delta or message instead."""
     choice = choice_of(chunk) or {}
     return with_choice(chunk, **{"message" if "message" in choice else "delta": delta})
 
 
 def carrier(chunks: list[Json], delta: Json) -> Json:
-    """A chunk of this stream that says this and nothing else: identity as in the others, no finish, no usage."""
+    """A chunk of this stream with this delta only: identity as in the others, no finish, no usage."""
     model = next((chunk for chunk in chunks if choice_of(chunk) is not None), {"choices": [{"index": 0}]})
     shell = {key: value for key, value in model.items() if key != "usage"}
     choice = {key: value for key, value in (choice_of(model) or {}).items() if key != "usage"}
@@ -80,7 +80,7 @@ def entries_of(chunk: Json) -> list[Json]:
 
 
 def reasoning_of(delta: Json) -> str:
-    """The reasoning that this delta brings, in whatever field; what is sent twice counts once."""
+    """The reasoning in this delta, in whatever field; duplicates count once."""
     for field in REASONING_FIELDS:
         value = delta.get(field)
         if isinstance(value, str) and value:
@@ -101,7 +101,7 @@ def finish_of(chunk: Json) -> str | None:
 
 
 def contents_of(chunk: Json) -> set[Content]:
-    """What a chunk brings; nothing for the one that only names the role, and for the one that only counts."""
+    """The content of a chunk; empty for the one that only names the role, and for the usage chunk."""
     delta = delta_of(chunk)
     sent: dict[Content, Any] = {
         "reasoning": reasoning_of(delta),
@@ -113,7 +113,7 @@ def contents_of(chunk: Json) -> set[Content]:
 
 
 def usage_of(chunks: list[Json]) -> Json | None:
-    """The usage, wherever it is told."""
+    """The usage, wherever it is reported."""
     for chunk in chunks:
         for place in (chunk, choice_of(chunk) or {}):
             if isinstance(place.get("usage"), dict):
@@ -122,15 +122,15 @@ def usage_of(chunks: list[Json]) -> Json | None:
 
 
 class Spot(Struct, frozen=True):
-    """One entry of a native call among all of that call."""
+    """One entry of a native call, with its position among the entries of that call."""
 
     entry: Json
     call: int
-    """Which call of the answer; the first is 0."""
+    """Number of the call in the response, from 0."""
     first: bool
     last: bool
     sent: int
-    """How many characters of the arguments earlier entries have told."""
+    """Number of characters of the arguments in earlier entries."""
     id: str
     name: str
     arguments: str
@@ -138,7 +138,7 @@ class Spot(Struct, frozen=True):
 
 
 def spots_of(chunks: list[Json]) -> list[list[Spot]]:
-    """Of each chunk the entries, each with what is known of its call."""
+    """The entries of each chunk, each with what is known of its call."""
     calls: list[list[Json]] = []
     ids: list[str] = []
     owners: list[list[int]] = []
@@ -152,7 +152,7 @@ def spots_of(chunks: list[Json]) -> list[list[Spot]]:
             calls[owner].append(entry)
             ids[owner] = ids[owner] or str(entry.get("id") or "")
             owners[-1].append(owner)
-    # Of each call once: an answer may have hundreds of thousands of entries.
+    # Once per call: a response may have hundreds of thousands of entries.
     names = ["".join(str((one.get("function") or {}).get("name") or "") for one in mine) for mine in calls]
     arguments = ["".join(map(_arguments, mine)) for mine in calls]
     seen, sent = [0] * len(calls), [0] * len(calls)
@@ -193,10 +193,10 @@ def _arguments(entry: Json) -> str:
 
 
 def each_entry(chunks: list[Json], change: Callable[[Spot], list[Json]]) -> list[Json]:
-    """Every entry of a native call replaced by what `change` makes of it.
+    """Replace every entry of a native call by the result of `change`.
 
-    As many as there were stay in their chunk; otherwise each gets a chunk of its own. What else the chunk says
-    stays with the first, how it ends with the last.
+    If the number of entries stays the same, they stay in their chunk; otherwise each gets its own chunk. The other
+    content of the chunk stays with the first, its finish with the last.
     """
     out: list[Json] = []
     for chunk, spots in zip(chunks, spots_of(chunks), strict=True):
@@ -218,7 +218,7 @@ def each_entry(chunks: list[Json], change: Callable[[Spot], list[Json]]) -> list
 
 
 def object_of(text: str) -> Json | None:
-    """Arguments as the object that they are, or None."""
+    """Arguments as an object; None if they are not one."""
     return decode_object(text.encode("utf-8", "surrogatepass"))
 
 
@@ -226,14 +226,14 @@ def object_of(text: str) -> Json | None:
 
 
 class BlockEdits(Struct, frozen=True):
-    """The events of an answer: what comes before its blocks, the blocks, and what ends it."""
+    """The events of a response: what comes before its blocks, the blocks, and what ends it."""
 
     head: list[Json]
     blocks: list[list[Json]]
     tail: list[Json]
 
     def events(self) -> list[Json]:
-        """All of them, with indexes as the blocks stand now."""
+        """All of them, with indexes that match the current order."""
         numbered = [{**event, "index": at} for at, block in enumerate(self.blocks) for event in block]
         return [*self.head, *numbered, *self.tail]
 

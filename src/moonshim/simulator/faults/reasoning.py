@@ -1,4 +1,4 @@
-"""Thoughts in the field, the order and the shape of each host."""
+"""Reasoning in the field, the order and the shape of each host."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from moonshim.simulator.response import HostResponse
 __all__ = ["FAULTS"]
 
 _SIGNATURE: Final = "a2ltaS1zaW11bGF0b3I" * 9
-"""Opaque, and base64url, as Kimi Code's are."""
+"""Opaque base64url, as Kimi Code's are."""
 _FOREIGN: Final = "The user asked for the opening hours of the museum in Basel. "
 
 
@@ -66,7 +66,7 @@ def _empty(value: Any) -> Any:
     return [] if isinstance(value, list) else "" if value else value
 
 
-# -- the order of things -----------------------------------------------------------------------------------------
+# -- order -----------------------------------------------------------------------------------------------------------
 
 
 def _after_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
@@ -86,7 +86,7 @@ def _thinking_later(parts: BlockEdits) -> BlockEdits:
 
 
 def _with_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
-    """The last thought and the first text in one delta, as at the change from one to the other."""
+    """The last reasoning and the first text in one delta, at the transition between them."""
     last = max((at for at, chunk in enumerate(chunks) if contents_of(chunk) == {"reasoning"}), default=None)
     first = next((at for at, chunk in enumerate(chunks) if contents_of(chunk) == {"text"}), None)
     if last is None or first != last + 1:
@@ -96,7 +96,7 @@ def _with_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
 
 
 def _blank_thinking(chunks: list[Json], answer: HostResponse) -> list[Json]:
-    """An empty block of thinking, or an empty field."""
+    """An empty thinking block, or an empty field."""
     if answer.request.wire == "anthropic":
         kept = (event for event in chunks if (event.get("delta") or {}).get("type") != "thinking_delta")
         return list(kept)
@@ -110,7 +110,7 @@ def _blank_thinking_whole(payload: Json, answer: HostResponse) -> Json:
     return _message(_empty_fields)(payload, answer)
 
 
-# -- what is thought ---------------------------------------------------------------------------------------------
+# -- content ---------------------------------------------------------------------------------------------------------
 
 
 def _thinks_only(answer: HostResponse) -> HostResponse:

@@ -1,4 +1,6 @@
-"""The name of a host -> its manners: what it checks, which ids it gives, where it tells thoughts, tokens and errors."""
+"""The name of a host -> its behaviour: what it checks, which ids it gives, where it reports reasoning, usage and
+errors.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,13 @@ ErrorShape: TypeAlias = Literal["moonshot", "kimi-coding", "siliconflow", "openr
 
 
 class UnknownBehaviour(MoonshimError):
-    """No host of this name is imitated; the message lists those that are."""
+    """There is no behaviour of this name; the message lists those that exist."""
 
     code = "unknown_nature"
 
 
 class HostBehaviour(Struct, frozen=True, kw_only=True):
-    """How one host behaves, on both of its wires, to each family of models."""
+    """How one host behaves, in both of its dialects, for each family of models."""
 
     name: str
     about: str
@@ -31,21 +33,21 @@ class HostBehaviour(Struct, frozen=True, kw_only=True):
     messages_contract: str
     errors: ErrorShape = "moonshot"
     renames_ids: bool = False
-    """Ids of the history become `functions.name:index` before the model sees them; elsewhere it sees what was sent."""
+    """Ids of the history become `functions.name:index` before the model sees them; elsewhere it sees them unchanged."""
     renames_on_messages: bool = True
-    """The same on Messages: whoever allows only what Anthropic allows there must, as that is no id that K2 knows."""
+    """The same on Messages: required where only Anthropic's ids are allowed, as K2 does not know these."""
     ids: Mapping[str, str]
-    """Family -> the profile of `ids.ID_PROFILES` after which calls are named on Chat."""
+    """Family -> the profile in `ids.ID_PROFILES` for call ids on Chat."""
     messages_ids: Mapping[str, str]
     """The same on Messages."""
     reasoning_field: Mapping[str, str]
-    """Family -> where Chat tells thoughts (`Answer.reasoning_field`)."""
+    """Family -> the field for reasoning on Chat (`HostResponse.reasoning_field`)."""
     usage_in: tuple[str, ...] = ("last", "details")
-    """Where Chat tells tokens (`Answer.usage_in`)."""
+    """Where usage is reported on Chat (`HostResponse.usage_in`)."""
     signs: bool = False
-    """Thoughts on Messages are signed."""
+    """Reasoning on Messages is signed."""
     agents: tuple[str, ...] = ()
-    """Only these may ask, by a part of their User-Agent; empty: all."""
+    """Only these clients are served, by a part of their User-Agent; empty: all."""
     trace_header: str = "x-request-id"
 
     def contract(self, wire: Wire) -> str:
@@ -61,7 +63,7 @@ class HostBehaviour(Struct, frozen=True, kw_only=True):
 _IDS: Final = {"k2": "k2", "k3": "openai", "other": "openai"}
 _MESSAGES_IDS: Final = {"k2": "anthropic", "k3": "anthropic", "other": "anthropic"}
 _VERBATIM_MESSAGES_IDS: Final = {"k2": "k2", "k3": "anthropic", "other": "anthropic"}
-"""vLLM puts its Chat ids into `tool_use` blocks as they are (vllm#46344)."""
+"""vLLM puts its Chat ids into `tool_use` blocks unchanged (vllm#46344)."""
 _MOONSHOT_IDS: Final = {"k2": "moonshot-k2", "k3": "moonshot-k3", "other": "openai"}
 _MOONSHOT_MESSAGES_IDS: Final = {"k2": "kimi-anthropic", "k3": "kimi-anthropic", "other": "anthropic"}
 _MOONSHOT_USAGE: Final = ("choice", "last", "cached_tokens", "details")

@@ -1,4 +1,4 @@
-"""Where a call stands -> the id that a host gives it, and the ids of answers; no chance, and no repetition."""
+"""The position of a call -> the id that a host gives it, and ids of responses; deterministic and without repetition."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class IdPlace(Struct, frozen=True, kw_only=True):
 
     name: str
     number: int
-    """Of the call in the whole conversation, from 0."""
+    """Index of the call in the whole conversation, from 0."""
     position: int
-    """Of the call in its answer, from 0."""
+    """Index of the call in its response, from 0."""
     answer_id: str
 
 
 def fingerprint(*parts: str | bytes | int) -> str:
-    """64 hexadecimal digits that look like chance, and are the same for the same parts.
+    """64 hexadecimal digits that look random, and are the same for the same parts.
 
     >>> fingerprint("a", 1)[:8], fingerprint("a", 1) == fingerprint("a1")
     ('4e05abd6', False)
@@ -46,7 +46,7 @@ def answer_id(wire: str, *parts: str | bytes | int) -> str:
 
 
 def signature(answer: str) -> str:
-    """What signs the thoughts of an answer: base64url, as Kimi wants to read it again.
+    """The signature of a response's reasoning: base64url, which Kimi accepts back.
 
     >>> signature("msg_1")[:16]
     'Gg7OQ31ENHCeRBtC'
@@ -63,7 +63,7 @@ ID_PROFILES: Final[dict[str, Callable[[IdPlace], str]]] = {
     "k2": lambda place: f"functions.{place.name}:{place.number}",
     "moonshot-k2": lambda place: f"{place.name}:{place.number}",
     "moonshot-k3": lambda place: f"{place.name}_{place.number}",
-    # Restarts in each answer, so that ids come again.
+    # Restarts in each response, so ids repeat.
     "fireworks-k3": lambda place: f"{place.name}:{place.position}",
     "openai": lambda place: f"call_{_digits(place, 24)}",
     "vllm": lambda place: f"chatcmpl-tool-{_digits(place, 32)}",

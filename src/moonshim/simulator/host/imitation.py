@@ -1,9 +1,9 @@
-"""An answer of a K2 that has seen wrong identifiers -> what it writes then: the same kind of wrong identifier.
+"""A response of a K2 that has seen wrong ids -> its calls with wrong ids of the same kind.
 
-A self-host shows the model the identifiers of the history as the client sent them. Two rounds of wrong ones do no
-harm; from the third on the model writes identifiers of their kind, in the only place that has a call's name. The
-host's parser drops such a call, and its markers are left in the text. What Moonshot sends the model is renamed before,
-and K3 never sees an identifier at all.
+A self-hosted server shows the model the ids of the history as the client sent them. Two rounds of wrong ones do no
+harm; from the third on, the model writes ids of their kind, in the only place that has a call's name. The host's parser
+drops such a call, and its markers are left in the text. Moonshot rewrites ids before the model sees them, and K3 never
+sees an id at all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from moonshim.simulator.response import HostResponse
 __all__ = ["ROUNDS_THAT_WORK", "imitate", "imitated_call"]
 
 ROUNDS_THAT_WORK: Final = 2
-"""Tool rounds with wrong identifiers that the history may have before the model writes such ones itself."""
+"""Rounds with wrong ids that the history may have before the model writes wrong ids itself."""
 
 _KINDS: Final[tuple[tuple[str, str], ...]] = (
     (r"[0-9]+", "number"),
@@ -37,12 +37,12 @@ _KINDS: Final[tuple[tuple[str, str], ...]] = (
     (r"NAME:[0-9]+", "name-colon"),
     (r"NAME_[0-9]+", "name-underscore"),
 )
-"""Which kind an identifier is of, the first that fits; anything else is as good as `call_…`."""
+"""The kind of an id, the first that matches; anything else is treated like `call_…`."""
 _NUMBER: Final = re.compile(r"[0-9]{1,9}\Z")
 
 
 def imitated_call(answer: HostResponse) -> SimCall | None:
-    """The call of the history that the model writes its own after; None: it writes them as it should."""
+    """The call of the history that the model imitates; None: it writes correct ids."""
     wrong = _wrong_calls(answer.request)
     if answer.request.family != "k2" or not answer.calls or len(wrong) < ROUNDS_THAT_WORK:
         return None
@@ -50,14 +50,14 @@ def imitated_call(answer: HostResponse) -> SimCall | None:
 
 
 def imitate(answer: HostResponse) -> HostResponse:
-    """The answer, or what becomes of it where the history has more wrong identifiers than the model bears."""
+    """The response, changed if the history has more wrong ids than the model tolerates."""
     copied = imitated_call(answer)
     if copied is None:
         return answer
     kind = _kind(copied)
     places = _places(answer, copied)
     if kind == "canonical":
-        # Only the number is not right: the parser reads it, and the identifier goes on from a wrong one.
+        # Only the number is wrong: the parser reads it, and ids continue from a wrong one.
         calls = zip(answer.calls, places, strict=True)
         return replace(answer, calls=tuple(replace(call, id=canonical(place)) for call, place in calls))
     written = [
@@ -68,7 +68,7 @@ def imitate(answer: HostResponse) -> HostResponse:
 
 
 def _wrong_calls(request: SimRequest) -> list[SimCall]:
-    """Of each round that has wrong identifiers the last call that has one."""
+    """The last call with a wrong id, of each round that has one."""
     wrong, number = [], 0
     for turn in request.turns:
         found = [call for at, call in enumerate(turn.calls, number) if call.id != canonical(Place(call.name, at))]
@@ -84,7 +84,7 @@ def _kind(copied: SimCall) -> str:
 
 
 def _places(answer: HostResponse, copied: SimCall) -> list[Place]:
-    """The model counts on from the last number that it was shown."""
+    """The model continues counting from the last number that it has seen."""
     number = _NUMBER.search(copied.id)
     first = int(number.group()) + 1 if number else len(answer.request.history)
     return [Place(call.name, first + at, answer.id) for at, call in enumerate(answer.calls)]

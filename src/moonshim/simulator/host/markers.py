@@ -1,4 +1,4 @@
-"""Calls -> the raw text in which a Kimi writes them, before any parser has read it: K2's tokens, and K3's XTML."""
+"""Calls -> the raw text in which a Kimi writes them, before any parser: K2's tokens, and K3's XTML."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def k2_call(call: SimCall) -> str:
 
 
 def k2_section(calls: Iterable[SimCall]) -> str:
-    """A section as K2 writes it: the id is the only place of the name."""
+    """A section as K2 writes it: only the id contains the name."""
     return SECTION_BEGIN + "".join(k2_call(call) for call in calls) + SECTION_END
 
 
@@ -67,7 +67,7 @@ def k3_close(tag: str) -> str:
 
 
 def k3_call(call: SimCall, index: int) -> str:
-    """`index` counts from 1 in each message. Arguments that are no JSON object stand as they are."""
+    """`index` counts from 1 in each message. Arguments that are not a JSON object are written verbatim."""
     try:
         values = json.loads(call.arguments) if call.arguments.strip() else {}
         inside = "".join(_argument(key, value) for key, value in values.items())
@@ -87,7 +87,7 @@ def k3_tools(calls: Iterable[SimCall]) -> str:
 
 
 def _argument(key: str, value: Any) -> str:
-    # Moonshot's encoder writes what is no text with Python's own spaces, unlike the tools that it declares.
+    # Moonshot's encoder writes values other than strings with Python's own spaces, unlike the tools that it declares.
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     kind = _KINDS.get(type(value), "null")
     return k3_open("argument", key=key, type=kind) + text + k3_close("argument")

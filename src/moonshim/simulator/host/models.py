@@ -1,4 +1,4 @@
-"""The name of a model -> which generation of Kimi it is, and what the list of models says."""
+"""The name of a model -> its Kimi generation, and the list of models."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ MODELS: Final = (
     "kimi-for-coding-highspeed",
     "plain-1",
 )
-"""What `/v1/models` lists: every generation, those that Moonshot has retired too, and a model that is no Kimi."""
+"""The models that `/v1/models` lists: every generation, including retired ones, and one that is not a Kimi."""
 
 LONGEST_NAME: Final = 256
-# With a folder or without, with `kimi-` or without; `k2p5`, `k2.5` and `k2-5` are one; four digits are a date.
+# With or without a folder, with or without `kimi-`; `k2p5`, `k2.5` and `k2-5` are the same; four digits are a date.
 _KIMI: Final = re.compile(
     r"(?:.*[/:])?(?:kimi[-_ ]?)?k(?P<major>[23])(?:[.p_-](?P<minor>[0-9])(?![0-9]))?(?P<rest>(?:[-_.:@+][a-z0-9]+)*)"
 )
@@ -43,14 +43,14 @@ _GENERATIONS: Final = {
     ("3", None): "k3",
     ("3", "1"): "k3.1",
 }
-# Whatever Kimi Code serves under these; the newest that is made for coding and has a `-highspeed` twin is K2.7.
+# What Kimi Code serves under these names; the newest model for coding with a `-highspeed` twin is K2.7.
 _ALIASES: Final = {"kimi-for-coding": "k2.7", "kimi-for-coding-highspeed": "k2.7", "plain-1": "other"}
 _NONE: Final[Mapping[str, ModelRow]] = MappingProxyType({})
 _TOKENS: Final = {"k2.5": 32_768, "k2.6": 32_768}
 
 
 def generation_of(name: str, own: Mapping[str, ModelRow] = _NONE) -> str | None:
-    """`k2` to `k3.1`, or `other` for a model that is no Kimi; nothing for a name that nobody serves.
+    """`k2` to `k3.1`, or `other` for a model that is not a Kimi; None for an unknown name.
 
     >>> [generation_of(name) for name in ("kimi-k2-0905-preview", "moonshotai/Kimi-K2-Thinking", "kimi-k2.5")]
     ['k2', 'k2-thinking', 'k2.5']
@@ -70,7 +70,7 @@ def generation_of(name: str, own: Mapping[str, ModelRow] = _NONE) -> str | None:
 
 
 def tokens_by_default(generation: str, assume: frozenset[str] = frozenset()) -> int | None:
-    """After how many tokens an answer ends when the request sets no limit; nothing where that is not known."""
+    """The token limit of a response when the request sets none; None if it is not known."""
     if generation in ("k2", "k2-thinking"):
         return 1024 if "short-answers" in assume else None
     return _TOKENS.get(generation)

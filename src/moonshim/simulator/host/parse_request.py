@@ -1,6 +1,6 @@
-"""A request that no rule refused -> the question in it, whatever dialect it came in.
+"""A request that passed all rules -> a `SimRequest`, whatever its dialect.
 
-Nothing that comes out of a JSON parser makes it fail: what has a shape of its own is left out, as if it were not there.
+Never fails on any JSON value: parts of an unexpected shape are ignored.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _MEDIA: Final = {
     "video": SimMedia("video"),
 }
 _WORDS: Final = {"any": "required"}
-"""What Messages calls otherwise."""
+"""What Messages names differently."""
 
 
 def parse_request(body: Any, *, wire: Wire, model: str, generation: str, host: str = "generic") -> SimRequest:
-    """Never raises. `host` is a row of `rules.contracts.HOSTS`: it says which switch of thinking is heeded.
+    """Never raises. `host` is a row of `rules.contracts.HOSTS`: it decides which thinking parameter counts.
 
     >>> ask = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
     >>> parse_request(ask, wire="openai_chat", model="kimi-k3", generation="k3").words
@@ -170,7 +170,7 @@ def _result(block: Json, names: dict[str, str]) -> SimResult:
 
 
 def _messages_tools(tools: Any) -> tuple[OfferedTool, ...]:
-    """Those in OpenAI's format have no name here, and so the model is never told of them, as on the real endpoint."""
+    """Tools in OpenAI's format have no name here, so the model never sees them, as on the real endpoint."""
     return tuple(
         OfferedTool(name, _text(tool.get("description")), _object(tool.get("input_schema")))
         for tool in _objects(tools)
@@ -182,7 +182,7 @@ def _messages_tools(tools: Any) -> tuple[OfferedTool, ...]:
 
 
 def _choice(choice: Any, generation: str) -> str:
-    """K3 does as if a tool had not been named."""
+    """K3 ignores which tool is named."""
     if isinstance(choice, str):
         return choice if choice in ("auto", "none", "required") else "auto"
     choice = _object(choice)
@@ -195,7 +195,7 @@ def _choice(choice: Any, generation: str) -> str:
 
 
 def _content(content: Any) -> tuple[str, tuple[Part, ...]]:
-    """The text, and the parts in their order when there is more than text."""
+    """The text, and the parts in order if there is more than text."""
     if isinstance(content, str):
         return content, ()
     parts: list[Part] = []
@@ -211,7 +211,7 @@ def _content(content: Any) -> tuple[str, tuple[Part, ...]]:
 
 
 def _arguments(value: Any) -> str:
-    """JSON text. A text stands as it came: what is wrong in it is for the model to see."""
+    """JSON text. A string is used verbatim: the model sees any mistake in it."""
     if isinstance(value, str):
         return value
     try:

@@ -1,4 +1,4 @@
-"""An objection -> the answer that a host refuses with: its status, and its body in the host's own words and shape."""
+"""An objection -> the response that a host refuses with: its status, and its body in the host's own words and shape."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def not_json(problem: str) -> Objection:
 
 
 def refusal(objection: Objection, *, wire: Wire, behaviour: HostBehaviour) -> Status:
-    """What is sent instead of an answer. Whatever was in the request, its body can be written as JSON.
+    """The response to send instead. Whatever was in the request, its body can be encoded as JSON.
 
     >>> from moonshim.simulator.host.behaviours import BEHAVIOURS
     >>> refusal(Objection("no"), wire="openai_chat", behaviour=BEHAVIOURS["moonshot"]).body
@@ -62,7 +62,7 @@ _Shape: TypeAlias = Callable[[Objection, Wire], tuple[int, Any]]
 _CODE_KEY: Final = (
     "The API Key appears to be invalid or may have expired. Please verify your credentials and try again."
 )
-# What an Anthropic client is told. The first two were seen; the others keep the words of Chat.
+# Messages for Anthropic clients. The first two were seen; the others use Chat's wording.
 _MESSAGES_KINDS: Final = {
     "invalid_request_error": "invalid_request_error",
     "invalid_authentication_error": "authentication_error",
@@ -87,7 +87,7 @@ def _kimi_coding(objection: Objection, wire: Wire) -> tuple[int, Json]:
 
 
 def _siliconflow(objection: Objection, wire: Wire) -> tuple[int, Json | str]:
-    """Numbers of its own. A wrong key is told in a text that stands alone."""
+    """It has its own error numbers. A wrong key is reported as a bare string."""
     if objection.kind == NO_KEY.kind:
         return 401, "Invalid token"
     if objection.about:
@@ -96,7 +96,7 @@ def _siliconflow(objection: Objection, wire: Wire) -> tuple[int, Json | str]:
 
 
 def _openrouter(objection: Objection, wire: Wire) -> tuple[int, Json]:
-    """What its provider said is wrapped; what it says itself is not."""
+    """Its provider's message is wrapped; its own is not."""
     own: tuple[int, str] | None = None
     if objection.kind == NO_KEY.kind:
         own = 401, "No auth credentials found"

@@ -1,7 +1,7 @@
-"""The name and number of a call -> what a K2 writes in the identifier's place, in the right form and in each wrong one.
+"""The name and number of a call -> what a K2 writes in the id's place, correctly and in each wrong form.
 
-Self-hosts show the model the identifiers of the history as the client sent them, and it writes more of the same kind.
-The place is the only one that has the call's name, so a parser that cannot read it drops the call.
+Self-hosted servers show the model the ids of the history as the client sent them, and it writes more of the same kind.
+The id is the only place that has the call's name, so a parser that cannot read it drops the call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["SLOTS", "Place", "Slot", "canonical"]
 
 
 class Place(Struct, frozen=True):
-    """Which call it is. `number` counts over the whole conversation, `seed` is the answer's own name."""
+    """Identifies a call. `number` counts over the whole conversation, `seed` is the response's own id."""
 
     name: str
     number: int
@@ -49,4 +49,4 @@ SLOTS: Final[dict[str, Slot]] = {
     "newline": lambda place: f"functions.\n{place.name}:{place.number}",
     "white-space": lambda place: f"\nfunctions.{place.name}:{place.number} \n",
 }
-"""Every wrong form that was seen, by name. The first three do not say which tool is meant."""
+"""Every wrong form that was seen, by name. The first three do not contain the tool's name."""

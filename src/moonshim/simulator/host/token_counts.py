@@ -1,8 +1,8 @@
-"""A question and what a model means to say -> how many tokens that is, and how many of the prompt a cache would know.
+"""A request and an intended response -> their number of tokens, and how many of the prompt's a cache would know.
 
-Hosts keep what they have read of a prompt, and charge less for a prompt that begins with it. So a client whose history
-stays as it was pays for what is new, and one whose ids or system prompt change on every request pays for everything:
-`cached` shows which of the two it is.
+Hosts cache prompts, and charge less for a prompt that starts like an earlier one. A client whose history stays
+unchanged pays for what is new, and one whose ids or system prompt change on every request pays for everything: `cached`
+shows which of the two it is.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from moonshim.simulator.response import IntendedResponse, TokenTotals
 __all__ = ["BLOCK", "Counter", "tokens_of"]
 
 BLOCK: Final = 64
-"""Tokens are kept in whole blocks. How many Moonshot has in one is not known; engines have from 16 to 128."""
+"""Tokens are cached in whole blocks. Moonshot's block size is not known; engines use 16 to 128."""
 _CHARACTERS: Final = 4 * BLOCK
-"""About as much text as a block has: nothing here cuts a text into its tokens."""
+"""About as many characters as a block has: there is no tokenizer here."""
 _CAPACITY: Final = 1 << 17
 _MARKER: Final = re.compile(r"<\|[a-z0-9_]+\|>|</?think>")
 _MEDIA: Final = ("<|media_pad|>", "<|kimi_k25_video_placeholder|>")
 
 
 def tokens_of(text: str) -> int:
-    """About how many tokens a prompt has, or an answer before any parser has read it: a marker is one.
+    """Approximate number of tokens of a prompt, or of a response before any parser: a marker is one.
 
     >>> tokens_of("<|im_user|>user<|im_middle|>Hi<|im_end|>")
     7
@@ -43,8 +43,8 @@ def tokens_of(text: str) -> int:
 class Counter:
     """Counts tokens, and remembers how the last prompts begin.
 
-    Only a digest of each beginning of a prompt is stored, at most `capacity` of them over all prompts (128 Ki, which
-    stand for 32 Mi characters). The work for a prompt grows with its own length, and not with what is remembered.
+    Only a digest of each prefix of a prompt is stored, at most `capacity` of them over all prompts (128 Ki, which stand
+    for 32 Mi characters). The work for a prompt grows with its own length, not with the number of stored digests.
     """
 
     def __init__(self, *, capacity: int = _CAPACITY) -> None:
@@ -53,7 +53,7 @@ class Counter:
 
     @property
     def stored(self) -> int:
-        """How many digests are stored now."""
+        """Number of digests that are stored now."""
         return len(self._known)
 
     def tally(self, request: SimRequest, intended: IntendedResponse, *, renamed: bool = False) -> TokenTotals:
@@ -68,10 +68,11 @@ class Counter:
         )
 
     def _known_tokens(self, prompt: str, model: str) -> int:
-        """How many tokens of the prompt some earlier one for the same model began with; and it is known from now on."""
+        """How many tokens of the prompt an earlier one for the same model also started with; stores the prompt
+        as well."""
         beginnings = list(_beginnings(prompt, model))[: self._most]
         known = next((at for at, key in enumerate(beginnings) if key not in self._known), len(beginnings))
-        # The longest first: when the oldest are forgotten, what is left of a prompt is still a beginning.
+        # The longest first: when the oldest are dropped, what is left of a prompt is still a prefix.
         for key in reversed(beginnings):
             self._known[key] = None
             self._known.move_to_end(key)

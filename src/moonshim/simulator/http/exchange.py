@@ -41,14 +41,14 @@ from moonshim.simulator.wire.playback import SimResponse, error_response, simula
 __all__ = ["HEADER", "SEEN_AT_MOST", "SEEN_BYTES", "RequestRejected", "SimExchange"]
 
 HEADER: Final = "x-moonshim-simulate"
-"""A request's own faults and scenario: `markers-in-content, stall@2, five-rounds`."""
+"""Faults and scenario for a single request: `markers-in-content, stall@2, five-rounds`."""
 A_THOUGHT: Final = "I call a tool."
 """The reasoning before a call, where a thinking model's script gives none."""
 COUNTED_AT_MOST: Final = 100_000
-"""The most counters that are kept for faults with a limit (`*1`), over all model names."""
+"""Maximum number of counters for faults with a limit (`*1`), over all model names."""
 SEEN_AT_MOST: Final = 1000
 SEEN_BYTES: Final = 64 * 2**20
-"""How much of the recorded requests is kept: agents send the whole conversation with each request."""
+"""Limits of the recorded requests: agents send the whole conversation with each request."""
 
 
 class RequestRejected(Exception):
@@ -138,7 +138,7 @@ class SimExchange:
     # -- the steps, in their order -----------------------------------------------------------------------------------
 
     def authorize(self, headers: Mapping[str, str]) -> None:
-        """The key, and who asks."""
+        """Check the API key and the User-Agent."""
         key = headers.get("authorization", "").removeprefix("Bearer ").strip() or headers.get("x-api-key", "")
         if self.settings.api_key and not hmac.compare_digest(key.encode(), self.settings.api_key.encode()):
             raise RequestRejected(refusals.NO_KEY)
@@ -147,7 +147,8 @@ class SimExchange:
             raise RequestRejected(refusals.OTHER_AGENT)
 
     def _requested_faults(self, name: str, headers: Mapping[str, str]) -> RequestedFaults:
-        """The model, and what goes wrong: in the model's name, in the header, in its row of the settings, in all."""
+        """The model, and the faults for this request: from the model's name, the header, the model's row in the
+        settings, and the settings for all."""
         try:
             requested = read_model(name)
             more, scenario = read_names(headers.get(HEADER, ""))
@@ -158,7 +159,7 @@ class SimExchange:
 
     def _parse_request(self, wire: Wire, body: Json, model: str) -> SimRequest:
         generation = generation_of(model, self.settings.models)
-        if generation is None and (model or _name(body)):  # `+split-bytes` names a fault, and no model
+        if generation is None and (model or _name(body)):  # `+split-bytes` names a fault, but no model
             raise RequestRejected(refusals.no_model(model))
         generation, host = generation or "other", self.behaviour.contract(wire)
         objection = rules.check(body, wire=wire, generation=generation, host=host, assume=self._assume)
@@ -170,7 +171,7 @@ class SimExchange:
         return request
 
     def _due_faults(self, requested: RequestedFaults, name: str, request: SimRequest) -> list[ScheduledFault]:
-        """The faults of this round, as long as they have not been shown as often as they should be."""
+        """The faults of this round that have not yet been applied as often as requested."""
         due = [
             one
             for one in requested.faults
@@ -180,19 +181,19 @@ class SimExchange:
         return due if picked is None else [*due, ScheduledFault(picked)]
 
     def _count_key(self, chosen: ScheduledFault, name: str) -> bytes:
-        """Under which key it is counted: those of the settings together, the others for each model that is asked."""
+        """The key of a fault's counter: shared for faults from the settings, per requested model for the others."""
         place = "" if chosen in self._default_faults else name
         return blake2b(f"{chosen} {place}".encode("utf-8", "surrogatepass"), digest_size=12).digest()
 
     def _count_shown(self, uses: Iterable[bytes]) -> None:
-        """Names are the clients' own: those that were not asked for in the longest time are forgotten."""
+        """Clients choose model names, so the least recently used counters are dropped."""
         for use in uses:
             self._times_shown[use] = self._times_shown.pop(use, 0) + 1
         while len(self._times_shown) > COUNTED_AT_MOST:
             self._times_shown.popitem(last=False)
 
     def _replacement(self, faults: Sequence[Fault], request: SimRequest) -> SimResponse | None:
-        """What is sent instead of an answer, when one of the faults is of that kind."""
+        """The response to send instead, if one of the faults replaces it."""
         for fault in faults:
             fits = fault.applies(wire=request.wire, family=request.family, stream=request.stream)
             if fault.status is not None and fits:
@@ -204,7 +205,7 @@ class SimExchange:
             self._loaded_models[scenario] = self._models(scenario)
         intended = self._loaded_models[scenario].reply(request)
         if request.thinking and intended.calls and not intended.reasoning:
-            # Such a model never calls without a thought, and the next request would be refused for want of it.
+            # A thinking model never calls without reasoning, and the next request would be refused for lack of it.
             return replace(intended, reasoning=A_THOUGHT)
         return intended
 
@@ -238,11 +239,11 @@ class SimExchange:
         return error_response(refusals.refusal(objection, wire=wire, behaviour=self.behaviour), wire)
 
     def count(self, received: ReceivedRequest) -> int:
-        """How many tokens a request for Messages would have; raises `RequestRejected`."""
+        """Count the tokens of a Messages request; raises `RequestRejected`."""
         self.authorize(received.headers)
         body = _object(received.data)
         requested = self._requested_faults(_name(body), received.headers)
-        # A request to count says nothing of the answer.
+        # A token-count request has no fields about the response.
         request = self._parse_request(received.wire, {"max_tokens": 1} | body, requested.model)
         return Counter().tally(request, IntendedResponse(), renamed=self.behaviour.renames(request.wire)).prompt
 

@@ -1,4 +1,4 @@
-"""A recorded request -> a log event, with the exact text of the error, and the line that a person reads."""
+"""A recorded request -> a log event with the exact error message, and a line for people to read."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _WIRES: Final = {"openai_chat": "Chat", "anthropic": "Messages"}
 
 
 def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
-    """One line: what was asked for, what was sent, what went wrong on purpose, and what was wrong with the request.
+    """One line: the request, the response, the faults applied on purpose, and what was wrong with the request.
 
     >>> asked = {"event": "simulated", "number": 3, "wire": "openai_chat", "model": "kimi-k2.5+cut-off", "round": 2}
     >>> human_line(asked | {"status": 200, "called": ["ls"], "faults": ["cut-off"]}, colour=False)

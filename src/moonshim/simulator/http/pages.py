@@ -1,4 +1,4 @@
-"""What a simulator is, has and has seen -> the JSON of the paths beside its answers."""
+"""The simulator's description, models, faults and recorded requests -> JSON pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moonshim.simulator.settings import SimulatorSettings
 __all__ = ["about", "fault_page", "model_page", "models_page", "request_page"]
 
 _BORN: Final = 1_752_192_000
-"""When K2 came out; no model here says that it is younger."""
+"""Release date of K2; all models use it."""
 _BORN_DATE: Final = "2025-07-11T00:00:00Z"
 
 

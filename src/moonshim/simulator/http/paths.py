@@ -1,4 +1,4 @@
-"""A path -> what is served there, and in whose dialect a mistake is told."""
+"""A path -> the page served there, and the dialect for its errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATHS: Final[dict[str, tuple[PathKind, str]]] = {
     "/messages/count_tokens": ("count", "POST"),
     "/models": ("models", "GET"),
 }
-"""With `/v1` before them or without, and behind a prefix or not."""
+"""With or without `/v1` before them, and with or without a prefix."""
 OWN_PATHS: Final[dict[str, tuple[PathKind, str]]] = {
     "/": ("about", "GET"),
     "/health": ("health", "GET"),
@@ -32,13 +32,13 @@ _PREFIXES: Final = ("/anthropic", "/coding")
 
 
 class PathInfo(Struct, frozen=True):
-    """What is at a path; nothing when nothing is."""
+    """What is served at a path; empty if nothing is."""
 
     what: PathKind
     method: str
     wire: Wire
     model: str = ""
-    """At the path of one model, its name."""
+    """The model's name, at the path of one model."""
 
 
 def api_paths(assume: Container[str] = ()) -> list[str]:
@@ -47,7 +47,7 @@ def api_paths(assume: Container[str] = ()) -> list[str]:
 
 
 def suggest_path(path: str, assume: Container[str] = ()) -> str:
-    """For somebody who asked at a path that is not there: which are, and the mistake that is made most often.
+    """A hint for a request to an unknown path: the paths that exist, or the most common mistake.
 
     >>> suggest_path("/v1/v1/messages")
     'the anthropic package adds /v1 by itself: give it the address without'

@@ -15,7 +15,7 @@ __all__ = ["ReceivedRequest", "RecordedRequest"]
 
 
 class ReceivedRequest(Struct, frozen=True):
-    """A request as it came: headers by their lower-case names."""
+    """A request as received: headers by their lower-case names."""
 
     wire: Wire
     headers: Mapping[str, str]
@@ -29,13 +29,13 @@ class RecordedRequest(Struct, frozen=True, kw_only=True):
     """The first request is 1."""
     wire: Wire
     place: str = ""
-    """Method and path of what was refused before its body was read: `GET /v1/embeddings`."""
+    """Method and path of a request that was refused before its body was read: `GET /v1/embeddings`."""
     asked_model: str = ""
     body: Json = {}
     request: SimRequest | None = None
     intended: IntendedResponse | None = None
     status: int = 200
-    """0: the connection was dropped before any answer."""
+    """0: the connection was dropped before any response."""
     problem: str | None = None
     """Why it was refused, in the words of the error."""
     faults: tuple[str, ...] = ()

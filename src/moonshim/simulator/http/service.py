@@ -1,4 +1,4 @@
-"""Settings -> what a server serves: the simulator's application, with its log."""
+"""Settings -> the service that a server runs: the simulator's application, with its log."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["SimulatorService", "open_simulator"]
 
 
 async def open_simulator(settings: SimulatorSettings) -> SimulatorService:
-    """What `moonshim simulate` serves."""
+    """Create the service for `moonshim simulate`."""
     return SimulatorService(Simulator(settings))
 
 
 class SimulatorService:
-    """A simulator in a process of its own. Nobody waits for its answers when it ends: it is a thing for tests."""
+    """A simulator in its own process. On shutdown it does not wait for running responses: it is made for tests."""
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
@@ -29,7 +29,7 @@ class SimulatorService:
         self._simulator.app.close()
 
     async def reload(self) -> None:
-        """There is nothing to load again. Whoever hangs up has closed the terminal: it ends, and leaves the port."""
+        """There is nothing to reload. SIGHUP means that the terminal was closed: stop, and free the port."""
         signal.raise_signal(signal.SIGTERM)
 
     async def close(self) -> None:

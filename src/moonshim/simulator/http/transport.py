@@ -1,6 +1,6 @@
-"""The connection of one request -> its body in, and an answer out at the pace of a model.
+"""The connection of one request -> its body in, and a response out with the latency of a model.
 
-Whatever is waited for, it ends when the client is gone or the simulator closes.
+Every wait ends when the client disconnects or the simulator closes.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ _AT_ONCE: Final = Latency()
 
 
 class ClientDisconnected(Exception):
-    """There is nobody to answer any longer, or nobody who would."""
+    """The client disconnected, or the simulator is closing."""
 
 
 class BodyTooLarge(Exception):
-    """The body is larger than it may be."""
+    """The body is larger than the limit."""
 
 
 class ClientConnection:
-    """One client, as long as it waits for one answer. `closing` is set when nobody may wait any longer."""
+    """One client while it waits for one response. `closing` is set when the simulator shuts down."""
 
     def __init__(self, scope: Message, receive: Receive, send: Send, closing: asyncio.Event) -> None:
         self.headers = _combine_headers(scope["headers"])
         self._scope, self._receive, self._send, self._closing = scope, receive, send, closing
 
     async def read(self, most: int) -> bytes:
-        """The body. Raises `BodyTooLarge` before more than that is kept, and `ClientDisconnected`."""
+        """The body. Raises `BodyTooLarge` before more than `limit` bytes are held, and `ClientDisconnected`."""
         length = self.headers.get("content-length", "0")
         if length.isdecimal() and int(length) > most:
             raise BodyTooLarge
         return await self._unless_over(self._body(most))
 
     async def send(self, response: SimResponse, latency: Latency = _AT_ONCE) -> None:
-        """Answer. The body must have been read, or be of no interest: from now on only the client's end counts."""
+        """Send a response. The body must have been read, or be irrelevant: from now on, only the disconnect is
+        watched."""
         try:
             await self._unless_over(self._write(response, latency), self._until_gone())
         except ClientDisconnected:
@@ -74,7 +75,7 @@ class ClientConnection:
         if response.status:
             await self._send({"type": "http.response.start", "status": response.status, "headers": _headers(response)})
         for moment, piece in latency.moments(response.pieces, response.tokens):
-            # Also where there is nothing to wait for: each frame leaves in a piece of its own, as hosts send them.
+            # Yield even without a delay, so that each frame is a separate write, as hosts send them.
             await asyncio.sleep(max(began + moment - clock(), 0.0))
             if piece == CUT:
                 self.drop()
@@ -90,7 +91,8 @@ class ClientConnection:
             pass
 
     async def _unless_over(self, work: Coroutine[Any, Any, _T], *ends: Coroutine[Any, Any, object]) -> _T:
-        """What this work makes. It is given up, and `ClientDisconnected` raised, when one of the ends comes first."""
+        """The result of this work. It is cancelled, and `ClientDisconnected` raised, if the client or the simulator
+        ends first."""
         doing = asyncio.ensure_future(work)
         waiting = [asyncio.ensure_future(end) for end in (*ends, self._closing.wait())]
         try:
@@ -107,22 +109,22 @@ class ClientConnection:
         return doing.result()
 
     def drop(self) -> None:
-        """End the connection as it stands: what was sent arrives, and no end of the answer behind it."""
+        """Close the connection after sending what was written, without a proper end of the response."""
         self._end("drop")
 
     def abort(self) -> None:
-        """End the connection whether anybody reads or not."""
+        """Close the connection at once, whether the client reads or not."""
         self._end("abort")
 
     def _end(self, how: str) -> None:
         extension = self._scope.get("extensions", {}).get(DROP)
-        # Somebody else's server cannot; it will see an answer that has no end, and do what it does then.
+        # Another ASGI server cannot do this; it sees an application that returns without ending its response.
         if extension is not None:
             extension[how]()
 
 
 def _combine_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """By their names in lower case; what comes again stands behind what came first, as HTTP has it.
+    """By lower-case names; repeated headers are joined in their order, as HTTP defines it.
 
     >>> _combine_headers([(b"X-Moonshim-Simulate", b"stall"), (b"x-moonshim-simulate", b"cut-off")])
     {'x-moonshim-simulate': 'stall, cut-off'}

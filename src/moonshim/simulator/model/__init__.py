@@ -1,1 +1,1 @@
-"""The scripted model: a scenario and the conversation so far -> what the model intends to say."""
+"""The scripted model: a scenario and the conversation so far -> the response that the model intends."""

@@ -1,7 +1,7 @@
-"""The tools that real clients offer -> which of them is called by itself, and with what.
+"""The tools that real clients offer -> which of them to call by default, and with what arguments.
 
-What is called without being named works in any folder and changes nothing: a shell says a word, a folder is listed.
-Nothing is written, fetched or started unless a scenario names the tool.
+Tools called by default work in any folder and change nothing: a shell echoes a word, a folder is listed. Nothing is
+written, fetched or started unless a scenario names the tool.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class KnownFacts(Struct, frozen=True):
     """What arguments can be made of."""
 
     mark: str
-    """A text that is easy to find again: `moonshim-1`."""
+    """A string that is easy to find again: `moonshim-1`."""
     words: str = ""
-    """What the user said."""
+    """The user's message."""
 
 
 class _Kind(Struct, frozen=True):
@@ -32,14 +32,14 @@ class _Kind(Struct, frozen=True):
 
     names: tuple[str, ...]
     arguments: Callable[[KnownFacts], dict[str, Any]]
-    """By the name of the parameter; a tuple has several values, of which the first that the schema allows is taken."""
+    """By parameter name; of a tuple, the first value that the schema allows is used."""
 
 
 _FILE: Final = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/?(?:[\w.-]+/)*[\w-]*\.\w{1,8}(?![\w/])")
 
 
 def _file(facts: KnownFacts) -> str:
-    """A file among the user's words; else one that many folders have."""
+    """A file that the user mentions; otherwise one that many folders have."""
     found = _FILE.search(facts.words)
     return found[0] if found else "README.md"
 
@@ -72,7 +72,7 @@ def _plan(facts: KnownFacts) -> dict[str, Any]:
     return {"todos": [todo], "plan": [todo], "items": [todo]}
 
 
-# In the order in which they are preferred.
+# In order of preference.
 _KINDS: Final = (
     _Kind(
         (
@@ -130,16 +130,17 @@ _ONLY_BY_NAME: Final = frozenset(
         *("switch_mode", "ask_followup_question", "use_mcp_tool"),
     }
 )
-"""What changes things, leaves the machine, starts agents or asks a person: called only where a scenario names it."""
+"""Tools that change things, reach the network, start agents or prompt a person: called only if a scenario names
+them."""
 
 ENDS: Final = frozenset(
     {"final_result", "final_answer", "submit", "finish", "done", "attempt_completion", "StructuredOutput"}
 )
-"""Tools through which clients want their answer: pydantic-ai, smolagents, Roo Code, Claude Code."""
+"""Tools through which clients expect the final answer: pydantic-ai, smolagents, Roo Code, Claude Code."""
 
 
 def is_harmless(name: str) -> bool:
-    """Whether a tool may be called without being named. Tools that nobody knows may: somebody wrote them to be called.
+    """Whether a tool may be called without being named. Unknown tools may: they were offered to be called.
 
     >>> is_harmless("Bash"), is_harmless("Write"), is_harmless("get_weather")
     (True, False, True)
@@ -148,14 +149,14 @@ def is_harmless(name: str) -> bool:
 
 
 def choose(tools: Sequence[OfferedTool], words: str) -> OfferedTool | None:
-    """The tool that is called when a scenario does not say which: named by the user, known, or the first.
+    """The tool to call when a scenario does not name one: mentioned by the user, well known, or the first.
 
     >>> tools = [OfferedTool("Write"), OfferedTool("get_weather"), OfferedTool("Grep"), OfferedTool("Bash")]
     >>> [tool.name for words in ("Hi", "Use grep!", "Write!") if (tool := choose(tools, words))]
     ['Bash', 'Grep', 'Bash']
     """
     harmless = [tool for tool in tools if is_harmless(tool.name)]
-    # What ends a conversation is called in the middle of it only when there is nothing else.
+    # A tool that ends the conversation is called in the middle of it only when there is nothing else.
     harmless = [tool for tool in harmless if tool.name not in ENDS] or harmless
     for tool in harmless:
         if re.search(rf"(?<![\w-]){re.escape(tool.name)}(?![\w-])", words, re.IGNORECASE):
@@ -166,12 +167,12 @@ def choose(tools: Sequence[OfferedTool], words: str) -> OfferedTool | None:
 
 
 def ending_tool(tools: Sequence[OfferedTool]) -> OfferedTool | None:
-    """The tool with which a client wants to be answered."""
+    """The tool through which a client expects the final answer."""
     return next((tool for tool in tools if tool.name in ENDS), None)
 
 
 def guesses(name: str, facts: KnownFacts) -> dict[str, Any]:
-    """What the parameters of a known tool should be; empty for a tool that nobody knows.
+    """Likely arguments for the parameters of a known tool; empty for an unknown one.
 
     >>> guesses("exec_command", KnownFacts("moonshim-1"))["cmd"][0]
     'echo moonshim-1'

@@ -1,7 +1,7 @@
-"""The pattern of a schema and a text -> whether it is found there, as long as nobody waits for that.
+"""A schema's pattern and a string -> whether it matches, unless that could take too long.
 
-Python goes back and tries again where a pattern can be read in several ways, and for some patterns there are more ways
-than anybody has time for: `^(a+)+$` doubles them with every letter. Schemas and texts come from clients.
+Python backtracks where a pattern can match in several ways, and for some patterns their number explodes: `^(a+)+$`
+doubles it with every letter. Schemas and strings come from clients.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REPEATS: Final = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
 
 def finds(pattern: str, text: str) -> bool | None:
-    """None: the pattern cannot be read, or there may be too many ways to look for it in a text as long as this.
+    """None: the pattern is invalid, or matching it against a string of this length might take too long.
 
     >>> finds("^[a-z]+$", "moonshim"), finds("^[a-z]+$", "8"), finds("^(a+)+$", "a" * 40 + "b"), finds("(", "")
     (True, False, None, None)
@@ -35,16 +35,17 @@ def finds(pattern: str, text: str) -> bool | None:
 
 
 def pieces_of(pattern: str) -> Iterable[Any]:
-    """What a pattern is made of, as Python reads it; nothing where it does not say. Raises `re.error` and others."""
+    """The parsed pattern, as Python's own parser returns it; empty if that is unavailable. Raises `re.error` and
+    others."""
     try:
         return import_module("re._parser").parse(pattern)  # type: ignore[no-any-return]
-    except ImportError:  # it is not public, and may be gone one day
+    except ImportError:  # it is not public, and may disappear one day
         return ()
 
 
 @lru_cache(maxsize=1024)
 def _longest_text(pattern: str) -> int | None:
-    """How long a text may be to be looked at; None: this is no pattern."""
+    """Length of the longest string that is safe to match; None: the pattern is invalid."""
     if len(pattern) > LONGEST_PATTERN:
         return None
     try:
@@ -57,12 +58,12 @@ def _longest_text(pattern: str) -> int | None:
         return None
     if ways > 1:
         return int(math.log(MOST_WAYS, ways))
-    # Each may end anywhere, and what is looked for may begin anywhere.
+    # Each may end anywhere, and a match may start anywhere.
     return min(int(MOST_STEPS ** (1 / (free + 1))), LONGEST_TEXT)
 
 
 def _rounds(tree: Iterable[Any]) -> int:
-    """How often the innermost of loops in loops has to be gone round, whatever the text: it may be empty."""
+    """Minimum number of iterations of the innermost nested loop, whatever the string: it may match nothing."""
     most = 1
     for operation, argument in tree:
         kind = str(operation)
@@ -72,9 +73,9 @@ def _rounds(tree: Iterable[Any]) -> int:
 
 
 def _freedom(tree: Iterable[Any]) -> tuple[int, int]:
-    """How many parts of a pattern can be read in several ways, and in how many ways one round of its loops can be.
+    """How many parts of a pattern can match in several ways, and in how many ways one iteration of its loops can.
 
-    Parts beside each other make a product with so many factors, and loops a power, of which that is the base.
+    Adjacent parts multiply, so the first is a number of factors; loops make a power, and the second is its base.
     """
     free, ways = 0, 1
     for operation, argument in tree:
@@ -89,7 +90,7 @@ def _freedom(tree: Iterable[Any]) -> tuple[int, int]:
 
 
 def _parts(kind: str, argument: Any) -> list[Iterable[Any]]:
-    """What stands inside of a part of a pattern."""
+    """The parts nested in a part of a pattern."""
     match kind:
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             return [argument[2]]

@@ -1,7 +1,7 @@
-"""`file.py:Name` or `package.module:Name` -> a fake model written in Python, whose answers are checked.
+"""`file.py:Name` or `package.module:Name` -> a fake model written in Python, whose responses are validated.
 
-The name is that of a class with a method `reply`, of an object that has one, or of a function: each takes a
-`SimRequest` and returns an `IntendedResponse`.
+The name is that of a class with a method `reply`, an object that has one, or a function: each takes a `SimRequest` and
+returns an `IntendedResponse`.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _ABOUT: Final = "a class with a method `reply`, an object that has one, or a fun
 
 
 class PluginError(InvalidInput):
-    """There is no model at this place, or it cannot be made."""
+    """There is no model under this name, or it cannot be created."""
 
     code = "no_such_model"
 
 
 class ModelFailed(MoonshimError):
-    """A fake model raised, or returned what is no answer."""
+    """A fake model raised, or returned something other than a valid response."""
 
     code = "model_failed"
 
 
 class PluginModel(Struct, frozen=True):
-    """A fake model. What it returns is a proper `IntendedResponse`, or `ModelFailed` says what is wrong with it."""
+    """A fake model. It returns a valid `IntendedResponse`, or `ModelFailed` says what is wrong."""
 
     place: str
     inner: Callable[[SimRequest], Any]
@@ -51,7 +51,7 @@ class PluginModel(Struct, frozen=True):
             returned = self.inner(request)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # also what would end the process: a model may, and takes only its answer along
+        except BaseException as error:  # also SystemExit and the like: they fail this response only
             raise ModelFailed(f"the model {self.place} raised {_shown(error)}") from error
         if inspect.iscoroutine(returned):
             returned.close()
@@ -64,7 +64,7 @@ class PluginModel(Struct, frozen=True):
 
 
 def load_model(place: str) -> Model:
-    """The model at this place, made if it is a class. Files are found from the current folder."""
+    """The model under this name, instantiated if it is a class. Files are relative to the current folder."""
     where, colon, name = place.rpartition(":")
     if not colon and generation_of(place) is not None:
         why = "is a name that requests ask for; here stands a fake model of your own, `my_model.py:Name`"
@@ -77,7 +77,7 @@ def load_model(place: str) -> Model:
         return PluginModel(place, _callable(found, place))
     except MoonshimError:
         raise
-    except BaseException as error:  # also what would end the process, as a script does that is no model
+    except BaseException as error:  # also SystemExit, as raised by a script that is not a model
         raise PluginError(f"the model {place} cannot be loaded: {_shown(error)}", field="model") from error
 
 
@@ -87,7 +87,7 @@ def _module(where: str) -> ModuleType:
             return importlib.import_module(where)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{where}.".startswith(f"{error.name}."):
-                raise  # it is there, and needs another that is not
+                raise  # the module exists, but imports another that does not
             hint = f"; is the file {where}.py meant?" if Path(f"{where}.py").is_file() else ""
             raise PluginError(f"there is no module `{where}`{hint}", field="model") from None
     path = Path(where).expanduser().resolve()
@@ -125,7 +125,7 @@ def _callable(found: Any, place: str) -> Callable[[SimRequest], Any]:
 
 
 def _problem(returned: Any) -> str | None:
-    """What is wrong with what a model returned. Python lets anything into the fields of a value."""
+    """What is wrong with a model's return value. Python accepts anything in the fields of a value."""
     if isinstance(returned, str):
         return "returned a text: return `IntendedResponse(text=…)`"
     if not isinstance(returned, IntendedResponse):
@@ -154,15 +154,15 @@ def _problem_of_call(call: Any) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """The characters alone: a member of an enumeration is a text too, and not every encoder takes it."""
+    """A plain `str`: a member of a string enumeration is one too, but not every encoder accepts it."""
     return str.__str__(text)
 
 
 def _shown(error: BaseException) -> str:
-    """What was raised, and where."""
+    """The exception and where it was raised."""
     frames = extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename != __file__ else ""
     try:
         return f"{type(error).__name__}: {error}{place}"
-    except BaseException:  # its words are code of the model too
+    except BaseException:  # formatting its message runs code of the model too
         return f"{type(error).__name__}{place}"

@@ -1,4 +1,4 @@
-"""A conversation -> where a scenario stands in it: whose message is answered, and what the rounds so far brought."""
+"""A conversation -> how far a scenario has advanced: which message is answered, and what the rounds so far returned."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from moonshim.simulator.request import SimRequest, SimResult, SimTurn
 
 __all__ = ["CompletedRound", "ScenarioProgress", "own_words", "read_progress"]
 
-# Agents put reminders and surroundings before the words of a person, each in a tag of its own:
-# `<system-reminder>` (Claude Code), `<environment_context>` (Codex), `<env>`. kimi-code sends its reminders behind
-# them, in messages of their own.
+# Agents put reminders and context before the user's words, each in its own tag: `<system-reminder>` (Claude Code),
+# `<environment_context>` (Codex), `<env>`. kimi-code sends its reminders after them, in separate messages.
 _TAG: Final = re.compile(r"<([A-Za-z][\w-]*)>|</([A-Za-z][\w-]*)>\s*")
 
 
 class CompletedRound(Struct, frozen=True):
-    """A round that was played: how many calls it had, and what they returned."""
+    """A completed round: how many calls it had, and what they returned."""
 
     calls: int
     results: tuple[SimResult, ...] = ()
 
     @property
     def failed(self) -> bool:
-        """Whether a tool failed. Chat has no mark for that: there a result that begins with `error` says it."""
+        """Whether a tool failed. Chat has no field for that: there, a result that starts with `error` counts as a
+        failure."""
         return any(one.is_error or one.text.lstrip(" [(<").lower().startswith("error") for one in self.results)
 
 
 class ScenarioProgress(Struct, frozen=True):
-    """What a scenario goes on from."""
+    """The state that a scenario continues from."""
 
     message: int
-    """Which message of the user is answered; the first is 1."""
+    """Number of the user message that is answered, from 1."""
     words: str
-    """What a person said in it, without what an agent put around it."""
+    """The user's own words in it, without the context that an agent added."""
     finished: tuple[CompletedRound, ...] = ()
 
     @property
@@ -45,12 +45,12 @@ class ScenarioProgress(Struct, frozen=True):
 
     @property
     def calls(self) -> int:
-        """How many calls have been made for this message."""
+        """Number of calls made for this message."""
         return sum(one.calls for one in self.finished)
 
 
 def read_progress(request: SimRequest) -> ScenarioProgress:
-    """Where a scenario stands; `SimTurn.begins_message` says which words of the user are a new message."""
+    """How far a scenario has advanced; `SimTurn.begins_message` decides which user turns are new messages."""
     message, words = 0, ""
     finished: list[tuple[int, list[SimResult]]] = []
     before: SimTurn | None = None
@@ -76,7 +76,7 @@ def read_progress(request: SimRequest) -> ScenarioProgress:
 
 
 def own_words(text: str) -> str:
-    """What a person said; everything, when nothing else is there.
+    """The user's own words; the whole string if nothing else remains.
 
     >>> own_words("<system-reminder>\\nBe kind.\\n</system-reminder>\\nHow are you?")
     'How are you?'
@@ -87,7 +87,7 @@ def own_words(text: str) -> str:
 
 
 def _without_asides(text: str) -> str:
-    """The text without each tag and what it holds, up to the first that ends it; one pass, however many there are."""
+    """The string without each tag and its content, up to the first closing tag; one pass, however many there are."""
     ends: dict[str, list[re.Match[str]]] = {}
     for tag in _TAG.finditer(text):
         if tag[2]:

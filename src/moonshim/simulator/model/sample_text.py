@@ -1,4 +1,4 @@
-"""What a schema says of a text -> a text that it allows: its format, its pattern, its length; best effort."""
+"""A string schema -> strings that it allows, by format, pattern and length; best effort."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _TRIED: Final = ("a", "A", "1", "a1", "A1", "abc", "ABC", "123", "en", "EUR", "#
 
 
 def texts_for(schema: Json, *, word: str, key: str = "") -> Iterator[str]:
-    """Texts that a schema may allow, the best first; who asks tries them.
+    """Strings that a schema may allow, the best first; the caller validates them.
 
     >>> next(texts_for({"pattern": "^[A-Z]{3}-\\\\d+$"}, word="moonshim"))
     'AAA-0'
@@ -77,7 +77,7 @@ def texts_for(schema: Json, *, word: str, key: str = "") -> Iterator[str]:
 
 
 def _matching_texts(pattern: str, word: str, at_least: int = 0) -> Iterator[str]:
-    """Texts in which the pattern is found."""
+    """Strings that match the pattern."""
     try:
         written = [text for text in _texts_of_pattern(pattern, at_least) if finds(pattern, text) is not False]
     except (re.error, RecursionError, OverflowError, ValueError):
@@ -90,14 +90,14 @@ def _matching_texts(pattern: str, word: str, at_least: int = 0) -> Iterator[str]
 
 
 def _texts_of_pattern(pattern: str, at_least: int) -> Iterator[str]:
-    """A text written after the pattern itself, as short as it allows, or with its loops gone round more often."""
+    """A string generated from the pattern itself, as short as it allows or with more iterations of its loops."""
     tree = pieces_of(pattern)
     for rounds in (0, 1, at_least):
         yield "".join(_PatternWriter().pieces(tree, rounds))
 
 
 class _PatternWriter:
-    """Writes one text. Loops in loops end when there is more of it than anybody wants."""
+    """Generates one string. Nested loops stop when it becomes too long."""
 
     def __init__(self) -> None:
         self._groups: dict[int, str] = {}
@@ -135,7 +135,7 @@ class _PatternWriter:
                     text = self._groups.get(argument, "")[: max(self._left, 0)]
                     self._left -= len(text)
                     yield text
-                # The rest, such as anchors and looking around, takes no characters.
+                # The rest, such as anchors and lookarounds, takes no characters.
 
 
 _CATEGORIES: Final = {"CATEGORY_DIGIT": "0", "CATEGORY_WORD": "a", "CATEGORY_SPACE": " ", "CATEGORY_NOT_SPACE": "a"}

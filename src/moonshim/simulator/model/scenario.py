@@ -1,7 +1,9 @@
-"""What a scripted model does for each of the user's messages: rounds of calls, then an answer. Values, and their names.
+"""What a scripted model does for each user message: rounds of calls, then an answer. Values, and the built-in
+scenarios.
 
-A text may have these in it: `{user}` (the user's last words), `{results}` (everything that tools returned since then,
-verbatim), `{result}` (what they returned in the last round), `{round}` (which answer to these words this is).
+Text may contain these placeholders: `{user}` (the user's last message), `{results}` (everything that tools have
+returned since then, verbatim), `{result}` (what they returned in the last round), `{round}` (the number of this
+response).
 """
 
 from __future__ import annotations
@@ -13,30 +15,30 @@ from msgspec import Struct
 __all__ = ["ANY", "BUILT_IN", "NO_TOOLS", "PLACES", "Act", "PlannedAnswer", "PlannedCall", "PlannedRound", "Scenario"]
 
 ANY: Final = "*"
-"""Instead of a tool's name: whichever fits best of those that are offered."""
+"""Instead of a tool's name: whichever of the offered tools fits best."""
 
 PLACES: Final = ("user", "results", "result", "round")
-"""What may stand in braces in a text."""
+"""Placeholders that text may contain in braces."""
 
 When: TypeAlias = Literal["always", "error", "success"]
 
 
 class PlannedCall(Struct, frozen=True, kw_only=True):
-    """One call, or `count` of them at once."""
+    """One call, or `count` parallel ones."""
 
     tools: tuple[str, ...] = (ANY,)
     """The first of these that is offered is called."""
     arguments: str | None = None
-    """JSON text, sent as it stands; None: they are made from the tool's schema."""
+    """JSON text, sent verbatim; None: generated from the tool's schema."""
     text: str | None = None
-    """What free texts say in arguments that are made; None: a name among the user's words, or a mark."""
+    """Content of free-text values in generated arguments; None: a name that the user mentions, or a marker word."""
     optional: bool = False
-    """Whether arguments that are made have the optional ones too."""
+    """Whether generated arguments include the optional ones."""
     count: int = 1
 
 
 class PlannedRound(Struct, frozen=True, kw_only=True):
-    """One answer that calls tools. It is left out when none of its tools is offered."""
+    """One response that calls tools. It is skipped when none of its tools is offered."""
 
     think: str = ""
     say: str = ""
@@ -47,7 +49,7 @@ class PlannedRound(Struct, frozen=True, kw_only=True):
 
 
 class PlannedAnswer(Struct, frozen=True, kw_only=True):
-    """What is said at the end."""
+    """The final answer."""
 
     think: str = "The results are here. I can answer."
     say: str = "Here is what came back: {results}"
@@ -57,11 +59,11 @@ NO_TOOLS: Final = PlannedAnswer(
     think="There is nothing to call. I answer in words.",
     say="This is Moonshim's simulator: a script, and no model. You said: {user}",
 )
-"""What is said when there were rounds to play and no tool to call."""
+"""The answer when there were rounds to play but no tool to call."""
 
 
 class Act(Struct, frozen=True, kw_only=True):
-    """What happens for one message of the user."""
+    """What happens for one user message."""
 
     rounds: tuple[PlannedRound, ...] = ()
     answer: PlannedAnswer = PlannedAnswer()
@@ -69,7 +71,7 @@ class Act(Struct, frozen=True, kw_only=True):
 
 
 class Scenario(Struct, frozen=True, kw_only=True):
-    """The first message of a conversation gets the first act, and so on; the last act serves all that come later."""
+    """The first user message of a conversation gets the first act, and so on; the last act serves all later ones."""
 
     name: str = ""
     about: str = ""
@@ -88,4 +90,4 @@ BUILT_IN: Final[dict[str, str]] = {
     "typed-arguments": "Calls a tool with every argument that its schema has: numbers, booleans, null, lists, objects.",
     "big-arguments": "Calls a tool with tens of kilobytes of arguments, and answers with what it returned.",
 }
-"""The scenarios that need no file: their names, and what each does."""
+"""The built-in scenarios: their names, and what each does."""

@@ -1,4 +1,4 @@
-"""The name of a built-in scenario, or a file -> a `Scenario`, or a `ScenarioError` with every mistake in it."""
+"""The name of a built-in scenario, or a file -> a `Scenario`, or a `ScenarioError` that lists every mistake."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONGEST: Final = 1_000_000
 _FOLDER: Final = File(__file__).parent / "scenarios"
 _PLACE: Final = re.compile(r"\{([A-Za-z_]+)\}")
 _ACT_KEYS: Final = ("round", "answer", "no_tools")
-# What people may write from memory of other tools' files.
+# Names that people may remember from other tools' files.
 _HINTS: Final = {
     "turn": "; each message of the user has its `[[act]]`",
     "message": "; each message of the user has its `[[act]]`",
@@ -46,7 +46,7 @@ _HINTS: Final = {
 
 
 class ScenarioError(ConfigError):
-    """A scenario cannot be played; `problems` has a line for everything that is wrong."""
+    """A scenario cannot be played; `problems` has one line per mistake."""
 
     code = "invalid_scenario"
 
@@ -73,7 +73,7 @@ def load_scenario(name_or_path: str | File) -> Scenario:
 
 
 def parse_scenario(text: str, *, suffix: str = ".toml", source: str = "scenario.toml", name: str = "") -> Scenario:
-    """The scenario in a text.
+    """Parse a scenario.
 
     >>> parse_scenario("[[round]]\\ncall = 'ls'\\n[[round]]\\nrepaet = 2\\n")
     Traceback (most recent call last):
@@ -148,7 +148,7 @@ def _round(table: Table) -> PlannedRound:
 
 
 def _calls(table: Table) -> tuple[PlannedCall, ...]:
-    """A name, or a list of names and of tables."""
+    """A name, or a list of names and tables."""
     table.knows("call")
     given = table.raw("call")
     if given is None:
@@ -206,7 +206,7 @@ def _tools(given: Any, path: Path, problems: Problems) -> tuple[str, ...]:
 
 
 def _arguments(table: Table) -> str | None:
-    """JSON text: as it is written, or made of a table."""
+    """JSON text: as written, or generated from a table."""
     if "arguments" not in table:
         return None
     given = table.raw("arguments")
@@ -228,7 +228,7 @@ def _arguments(table: Table) -> str | None:
 
 
 def _check_json(value: Any, path: Path, problems: Problems) -> None:
-    """TOML has values that JSON has not."""
+    """TOML has values that JSON lacks."""
     match value:
         case dict():
             for key, one in value.items():
@@ -243,7 +243,7 @@ def _check_json(value: Any, path: Path, problems: Problems) -> None:
 
 
 def _text(table: Table, key: str, *, places: bool = True) -> str | None:
-    """A text as it is written: a dollar in it is a dollar."""
+    """A string as written: no variables are expanded."""
     table.knows(key)
     value = table.raw(key)
     if value is None:
@@ -252,7 +252,7 @@ def _text(table: Table, key: str, *, places: bool = True) -> str | None:
         table.error(key, f"this must be a text, not {kind_of(value)}")
         return None
     for found in _PLACE.finditer(value) if places else ():
-        # Other words in braces are a text's own business: code has them, and JSON.
+        # Other words in braces are left alone: code contains them, and JSON.
         if found[1] not in PLACES and (hint := nearest(found[1], PLACES)):
             table.error(key, f"nothing is put in for `{found[0]}`{hint.replace('`', '`{', 1).replace('`?', '}`?')}")
     return value

@@ -1,9 +1,10 @@
 """A value and a JSON Schema -> whether the schema allows it, as far as the schemas of tools go.
 
-Why not the `jsonschema` package: the schemas come from clients. It raises on malformed ones (an unknown `type`, a text
-for `required`, a `$ref` to nothing), does not end on a schema that refers to itself or nests choices (18 levels of two
-take more than a minute; here steps are bounded, and so are regular expressions), and reads the boolean
-`exclusiveMinimum` of draft 4 and decimal steps (0.3 as a multiple of 0.1) otherwise. The tests judge by `jsonschema`.
+Why not the `jsonschema` package: the schemas come from clients. It raises on malformed ones (an unknown `type`, a
+string for `required`, a `$ref` to nothing), does not terminate on a schema that refers to itself or nests choices (18
+levels of two take more than a minute; here steps are bounded, and so are regular expressions), and treats the boolean
+`exclusiveMinimum` of draft 4 and decimal steps (0.3 as a multiple of 0.1) differently. The tests compare with
+`jsonschema`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ TYPES: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def allows(schema: Any, value: Any, root: Any = None) -> bool:
-    """Whether a value is right. What cannot be read of a schema forbids nothing, nor what takes too long.
+    """Whether a value is valid. Parts of a schema that are malformed, or take too long, forbid nothing.
 
     >>> allows({"type": "integer", "minimum": 3}, 2), allows({"enum": ["a"]}, "a")
     (False, True)
@@ -45,7 +46,7 @@ def allows(schema: Any, value: Any, root: Any = None) -> bool:
 
 
 class Check:
-    """Checks values in a bounded number of steps: a schema may contain itself, and more than once."""
+    """Validates values in a bounded number of steps: a schema may contain itself, and more than once."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -100,7 +101,7 @@ class Check:
 
 
 def resolve(schema: Json, root: Any) -> Json:
-    """The schema with what its `$ref` points to; what stands beside a reference holds too."""
+    """The schema with its `$ref` resolved; keywords beside a reference apply too."""
     for _ in range(DEEPEST):
         pointer = schema.get("$ref")
         if not isinstance(pointer, str):
@@ -109,7 +110,7 @@ def resolve(schema: Json, root: Any) -> Json:
         target = _target(pointer, root)
         if not isinstance(target, dict):
             return beside
-        # Both hold. Where they speak of the same thing, one is kept apart, and nothing is lost.
+        # Both apply. Where they use the same keyword, one is moved to `allOf`, so that nothing is lost.
         schema = target | beside if not set(target) & set(beside) - {"description", "title", "default"} else {
             **target,
             "allOf": [*_parts(target, "allOf"), beside],
@@ -172,7 +173,7 @@ def _number(schema: Json, value: float) -> bool:
     least, above, most, below, step = _bounds(
         schema, "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"
     )
-    # In old schemas the exclusive bounds are flags.
+    # In old schemas the exclusive bounds are booleans.
     above = least if schema.get("exclusiveMinimum") is True else above
     below = most if schema.get("exclusiveMaximum") is True else below
     return (

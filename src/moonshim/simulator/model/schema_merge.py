@@ -1,4 +1,4 @@
-"""A schema with references and `allOf` -> one that says the same in one place, as far as that can be written."""
+"""A schema with references and `allOf` -> an equivalent flat schema, as far as that can be expressed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KEPT_APART: Final = ("anyOf", "oneOf", "items", "additionalProperties", "patter
 
 
 def merge_schema(schema: Json, root: Any) -> Json:
-    """What cannot be merged stays under `allOf`, for whoever checks.
+    """Merge a schema; what cannot be merged stays under `allOf`, for the validator.
 
     >>> merge_schema({"minimum": 1, "allOf": [{"minimum": 3}, {"type": "integer"}]}, {})
     {'type': 'integer', 'minimum': 3}
@@ -37,7 +37,7 @@ def merge_schema(schema: Json, root: Any) -> Json:
 
 
 def _both(one: Json, other: Json) -> Json:
-    """What two schemas demand together."""
+    """What two schemas require together."""
     both = other | one
     for key, tighter in _TIGHTER.items():
         if is_number(one.get(key)) and is_number(other.get(key)):

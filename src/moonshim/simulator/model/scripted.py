@@ -1,8 +1,8 @@
-"""A question -> what a scenario means to say to it: a model that plays from a script, and remembers nothing.
+"""A request -> a scenario's response to it: a stateless model that follows a script.
 
-How a `tool_choice` goes with a scenario:
+How a `tool_choice` affects a scenario:
 
-    none       an answer in words
+    none       an answer in text
     required   a call, also where the scenario would answer, until a result has come: from then on the scenario says
                how it goes on, so that a loop ends. A client that offers a tool to answer with (`final_result`) gets
                its answer through that.
@@ -37,14 +37,14 @@ from moonshim.simulator.response import IntendedCall, IntendedResponse
 __all__ = ["ScriptedModel"]
 
 SHOWN: Final = 500
-"""How many characters of the user's words `{user}` repeats."""
+"""How many characters of the user's message `{user}` repeats."""
 TITLE: Final = 60
 _PLACE: Final = re.compile(r"\{(" + "|".join(PLACES) + r")\}")
 _NOTHING: Final = "(nothing)"
 
 
 class ScriptedModel(Struct, frozen=True):
-    """Plays a scenario. The same question gets the same answer."""
+    """Plays a scenario. The same request gets the same response."""
 
     scenario: Scenario
 
@@ -52,7 +52,7 @@ class ScriptedModel(Struct, frozen=True):
         progress = read_progress(request)
         acts = self.scenario.acts
         intended = _Reply(request, progress, acts[min(progress.message, len(acts)) - 1]).intended()
-        # Who may not think says it: an answer with nothing in it is none.
+        # With thinking off, the reasoning is sent as text if there is nothing else: a response must not be empty.
         silent = not request.thinking and not intended.text and not intended.calls
         return IntendedResponse(
             reasoning=_sendable(intended.reasoning) if request.thinking else "",
@@ -62,7 +62,7 @@ class ScriptedModel(Struct, frozen=True):
 
 
 class _Reply:
-    """One answer."""
+    """One response."""
 
     def __init__(self, request: SimRequest, progress: ScenarioProgress, act: Act) -> None:
         self._request = request
@@ -85,7 +85,7 @@ class _Reply:
     # -- rounds ------------------------------------------------------------------------------------------------------
 
     def _next_round(self) -> PlannedRound | None:
-        """The round that is played now: those that were played before are counted off, by what they brought."""
+        """The round to play now: earlier rounds are skipped by comparing with what was returned."""
         rounds = (one for planned in self._act.rounds for one in (planned,) * planned.repeat if self._can_play(planned))
         failed = False
         for finished in self._progress.finished:
@@ -121,7 +121,8 @@ class _Reply:
         made = arguments_for(tool, facts, text=call.text, optional=call.optional, number=number)
         return dumps(made, ensure_ascii=False)
 
-    # -- what the client demands -------------------------------------------------------------------------------------
+    # -- tool_choice
+    # -----------------------------------------------------------------------------------------------------
 
     def _forced_tools(self) -> tuple[OfferedTool, ...] | None:
         """The tools of which one has to be called now."""
@@ -157,7 +158,7 @@ class _Reply:
         return planned
 
     def _notes(self) -> list[str]:
-        """What a scenario wanted to call and could not."""
+        """Notes on tools that a scenario wanted to call and could not."""
         if not self._tools:
             return []
         missing = [call for planned in self._act.rounds for call in planned.calls if self._tool(call) is None]
@@ -171,7 +172,7 @@ class _Reply:
         return []
 
     def _fill(self, text: str) -> str:
-        """A text with everything in its place, put in at once: what a tool returned is never read again."""
+        """Fill in all placeholders in one pass: what a tool returned is never expanded again."""
         progress = self._progress
         last = progress.finished[-1].results if progress.finished else ()
         places = {
@@ -205,13 +206,13 @@ def _wants_title(request: SimRequest) -> bool:
 
 
 def _format_as_requested(body: Any, text: str) -> str:
-    """The text inside of the JSON that a request asks for, if it does."""
+    """Wrap the text in JSON, if the request demands it."""
     schema = _requested_schema(body)
     return text if schema is None else dumps(sample(schema, word=text), ensure_ascii=False)
 
 
 def _requested_schema(body: Any) -> Any:
-    """The schema of the answer: Chat's `response_format`, or `output_config.format` of Messages."""
+    """The schema of the response: Chat's `response_format`, or `output_config.format` of Messages."""
     output = body.get("output_config")
     given = (
         body.get("response_format") or body.get("output_format") or (isinstance(output, dict) and output.get("format"))
@@ -228,5 +229,5 @@ def _requested_schema(body: Any) -> Any:
 
 
 def _sendable(text: str) -> str:
-    """Half a character, which a client may have sent, has no bytes: it is shown as missing."""
+    """Replace lone surrogates, which a client may have sent: they cannot be encoded."""
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""A tool's schema -> arguments that it allows: what is required and no more, and the same each time."""
+"""A tool's schema -> arguments that it allows: only the required ones, and the same each time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["arguments_for", "names_in", "sample"]
 
 DEEPEST: Final = 12
 SHALLOW: Final = 5
-"""Below this, the simplest of several choices is taken: schemas that contain themselves must end."""
+"""Below this depth, the simplest of several choices is taken, so that recursive schemas terminate."""
 MOST_STEPS: Final = 2000
 MOST_ITEMS: Final = 1000
 _NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][\w-]+(?: [A-Z][\w-]+){0,2}")
 
 
 def names_in(words: str) -> list[str]:
-    """The names among some words: capital letters that begin no sentence.
+    """Names in a text: capitalised words that do not start a sentence.
 
     >>> names_in("What is the weather in New York, and in Paris? Tell me.")
     ['New York', 'Paris']
@@ -36,10 +36,10 @@ def names_in(words: str) -> list[str]:
 def arguments_for(
     tool: OfferedTool, facts: KnownFacts, *, text: str | None = None, optional: bool = False, number: int = 1
 ) -> Json:
-    """Arguments for a tool: for one that clients are known to offer, what it is good for; else a sample of its schema.
+    """Arguments for a tool: sensible ones for a tool that clients are known to offer; otherwise a sample of its schema.
 
-    `text` is what free texts say. Without it that is a name among the user's words, the `number`th for the `number`th
-    call, or a mark.
+    `text` is the content of free-text values. The default is a name that the user mentions, the `number`th for the
+    `number`th call, or a marker word.
     """
     known = guesses(tool.name, facts if text is None else KnownFacts(text, facts.words))
     if known:
@@ -53,7 +53,7 @@ def arguments_for(
 
 
 def sample(schema: Any, *, word: str = "moonshim", optional: bool = False) -> Any:
-    """A value that a schema allows, as far as that can be read from it; `word` is what free texts say.
+    """A value that a schema allows, as far as it can be read; `word` is the content of free-text values.
 
     >>> sample({"type": "object", "properties": {"path": {"type": "string"}, "n": {"type": "integer"}},
     ...         "required": ["n"]})
@@ -72,7 +72,7 @@ def _says_a_kind(schema: Json) -> bool:
 
 
 def _with_first_text(schema: Json, word: str) -> Json:
-    """For a tool that requires nothing: its first free text, when the user said what to put there."""
+    """For a tool without required parameters: fill its first free-text one, if the user mentions a value for it."""
     properties = schema.get("properties")
     for name, part in properties.items() if isinstance(properties, dict) else ():
         if (
@@ -87,7 +87,7 @@ def _with_first_text(schema: Json, word: str) -> Json:
 
 
 class _Sampler:
-    """Makes values for one schema, in a bounded number of steps."""
+    """Generates values for one schema, in a bounded number of steps."""
 
     def __init__(self, root: Any, word: str, optional: bool) -> None:
         self._root = root
@@ -100,13 +100,13 @@ class _Sampler:
         """An object in which known parameters have their known values, where the schema allows them."""
         root = resolve(self._root, self._root) if isinstance(self._root, dict) else {}
         if not isinstance(root.get("properties"), dict):
-            # Nothing is declared: the first that the tool is known for.
+            # Nothing is declared: use the first parameter that the tool is known for.
             return {key: value[0] if isinstance(value, tuple) else value for key, value in [*known.items()][:1]}
         made = self._shape(root, known)
         return made if isinstance(made, dict) else {}
 
     def _shape(self, schema: Any, guess: Any, depth: int = 0, key: str = "") -> Any:
-        """A guess, as far as a schema allows it."""
+        """A guess, adapted to the schema."""
         if isinstance(guess, tuple):
             return next((one for one in guess if self._allows(schema, one)), self.value(schema, depth, key))
         if not isinstance(schema, dict):
@@ -125,7 +125,7 @@ class _Sampler:
         return guess if self._allows(schema, guess) else self.value(schema, depth, key)
 
     def value(self, schema: Any, depth: int = 0, key: str = "") -> Any:
-        """The first candidate that is allowed; the first at all, when none is."""
+        """The first candidate that is allowed; if none is, the first one."""
         self._steps += 1
         if not isinstance(schema, dict) or depth > DEEPEST or self._steps > MOST_STEPS:
             return self._simplest(schema)
@@ -200,7 +200,7 @@ class _Sampler:
         return {name: made[name] for name in [*properties, *made] if name in made}
 
     def _missing(self, schema: Json, made: Json) -> Iterator[tuple[str, Any]]:
-        """What is required and not there yet."""
+        """Required properties that are still missing."""
         required, properties = schema.get("required"), schema.get("properties")
         known = properties if isinstance(properties, dict) else {}
         for name in required if isinstance(required, list) else ():
@@ -224,7 +224,7 @@ class _Sampler:
         return made
 
     def _another(self, items: Any, made: list[Any], depth: int) -> Any:
-        """An item that is not there yet."""
+        """An item that is not in the list yet."""
         own, self._word = self._word, f"{self._word}-{len(made) + 1}" if made else self._word
         first = self.value(items, depth + 1)
         self._word = own
@@ -236,7 +236,7 @@ class _Sampler:
 
 
 def _others(items: Json, number: int) -> Iterator[Any]:
-    """More values like those of a list, when as many are there as this number."""
+    """More values like the items of a list that already has `number` of them."""
     yield from items["enum"] if isinstance(items.get("enum"), list) else ()
     step = items["multipleOf"] if is_number(items.get("multipleOf")) else 1
     started = next(_some_numbers(items, whole="integer" in types_of(items)), 0)
@@ -245,7 +245,7 @@ def _others(items: Json, number: int) -> Iterator[Any]:
 
 
 def _likely(schema: Json) -> tuple[str, ...]:
-    """The types that a schema seems to be about when it names none; a text first."""
+    """The types that a schema without `type` is probably about; string first."""
     about = {
         "object": ("properties", "required", "additionalProperties", "minProperties"),
         "array": ("items", "prefixItems", "minItems", "maxItems", "contains", "uniqueItems"),
@@ -256,7 +256,7 @@ def _likely(schema: Json) -> tuple[str, ...]:
 
 
 def _some_numbers(schema: Json, *, whole: bool) -> Iterator[float]:
-    """The same, as far as Python can count: JSON has larger numbers, and smaller steps."""
+    """The same, with a fallback for bounds and steps that exceed Python's floats."""
     try:
         yield from _numbers(schema, whole=whole)
     except (OverflowError, ValueError):
@@ -287,7 +287,7 @@ def _numbers(schema: Json, *, whole: bool) -> Iterator[float]:
 
 
 def _weight(part: Any) -> int:
-    """How far a choice leads on: nothing is the lightest."""
+    """How complex a choice is: null is the lightest."""
     if not isinstance(part, dict):
         return 1
     if types_of(part) == ["null"]:

@@ -1,4 +1,4 @@
-"""A question -> the prompt that the model sees, in the grammar of its generation: where a wrong id becomes visible."""
+"""A request -> the prompt that the model sees, in the grammar of its generation: it shows where a wrong id ends up."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["render_prompt"]
 
 
 def render_prompt(request: SimRequest, *, renamed: bool = False) -> str:
-    """The prompt of this question. With `renamed` the ids of the history become `functions.name:index` before.
+    """The prompt of this request. With `renamed`, the ids of the history are first rewritten to `functions.name:index`.
 
-    What is known is written as it is known: K2 and K2-Thinking after their templates, K3 after Moonshot's encoder,
-    the tools of K2.5 after its converter. Inferred is what each module says of itself. A model that is no Kimi has a
-    template that nobody here knows; K2's stands in for it, so that its tokens can be counted.
+    K2 and K2-Thinking follow their templates, K3 follows Moonshot's encoder,
+    the tools of K2.5 follow its converter. Each module lists what is inferred. Models other than Kimi use a
+    template that is not known here; K2's takes its place, so that tokens can be counted.
 
-    No question raises: what a real renderer would refuse is shown as it stands.
+    Never raises: what a real renderer would refuse is rendered as it is.
 
     >>> from moonshim.simulator.request import SimTurn
     >>> hello = (SimTurn(role="user", text="Hello"),)

@@ -17,16 +17,16 @@ class HistoryId(Struct, frozen=True):
     """An id that the client sent, of a call or of its result, and the one that the model itself would have written."""
 
     place: int
-    """The turn that it stands in."""
+    """Index of its turn."""
     sent: str
     right: str
     """Empty for a result that belongs to no call."""
 
 
 def rename_ids(turns: tuple[SimTurn, ...]) -> tuple[SimTurn, ...]:
-    """As Moonshot does it: `functions.name:index`, where the index counts all calls of the conversation from 0.
+    """Rename ids as Moonshot does: `functions.name:index`, where the index counts all calls of the conversation from 0.
 
-    A result follows its call; one that belongs to no call keeps what it has.
+    A result gets the id of its call; one that belongs to no call keeps its own.
 
     >>> asked = SimTurn(role="assistant", calls=(SimCall("call_9f", "ls", "{}"),))
     >>> told = SimTurn(role="tool", results=(SimResult("call_9f", "ls", "a.py"),))
@@ -39,13 +39,13 @@ def rename_ids(turns: tuple[SimTurn, ...]) -> tuple[SimTurn, ...]:
 
 
 def history_ids(turns: tuple[SimTurn, ...]) -> list[HistoryId]:
-    """Every id of the history in its order, those of a turn's calls before those of its results."""
+    """Every id of the history in order, those of a turn's calls before those of its results."""
     return list(_walk(turns))
 
 
 def _walk(turns: tuple[SimTurn, ...]) -> Iterator[HistoryId]:
     count = 0
-    # An id that comes again names the oldest call that has no result yet, or else the one that got the last.
+    # A repeated id names the oldest call without a result, or else the one that got the last result.
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)
     answered: dict[str, str] = {}
     for place, turn in enumerate(turns):

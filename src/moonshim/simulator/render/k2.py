@@ -1,9 +1,10 @@
-"""A question -> the prompt of K2, K2-Thinking, K2.5, K2.6 or K2.7: one grammar, in which ids stand as they were sent.
+"""A request -> the prompt of K2, K2-Thinking, K2.5, K2.6 or K2.7: one grammar, with ids as they were sent.
 
-Known from their templates: K2-Thinking, and the shape of K2. Of K2.5, K2.6 and K2.7 the templates were not read but
-quoted and rebuilt by others; these agree on how tools are declared, on what becomes of thoughts, and on how the prompt
-ends. Inferred: that JSON is compact where tools are declared as JSON, and all of an answer that was begun (`partial`).
-`tool_choice` and `response_format` do not reach the prompt of these models, as far as is known.
+Known from their templates: K2-Thinking, and the structure of K2. The templates of K2.5, K2.6 and K2.7 were not read
+directly but from quotations and reimplementations; these agree on how tools are declared, on what becomes of reasoning,
+and on how the prompt ends. Inferred: that JSON is compact where tools are declared as JSON, and everything about
+continued answers (`partial`). As far as is known, `tool_choice` and `response_format` do not reach the prompt of these
+models.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ class _Template(Struct, frozen=True, kw_only=True):
     """How the template of one generation differs from the others."""
 
     system: str = "You are Kimi, an AI assistant created by Moonshot AI."
-    """What is said when the client has no system message first; empty: nothing."""
+    """The system message when the client sends none first; empty: none."""
     thinks: Literal["", "itself", "opened"] = "opened"
-    """Answers have no thoughts; the model opens them itself; the prompt has opened them already."""
+    """Answers have no reasoning; the model opens it itself; or the prompt has opened it already."""
     keeps: Literal["since", "asked", "always"] = "since"
-    """Thoughts are kept since the last answer without calls; or all of them when asked for; or always."""
+    """Reasoning is retained since the last answer without calls; or all of it on request; or always."""
     typescript: bool = True
     media: Mapping[str, str]
 
@@ -82,13 +83,13 @@ def _declaration(request: SimRequest, template: _Template) -> str:
     tools = tool_entries(initial_tools(request))
     if not tools:
         return ""
-    # Where there is TypeScript, keys are put in order first, also for the JSON that takes its place.
+    # For TypeScript, keys are sorted first, also for the JSON that replaces it.
     text = typescript_of(tools) if template.typescript else ""
     return f"{_SYSTEM}tool_declare{_MIDDLE}{text or dump_compact(tools, in_order=template.typescript)}{_END}"
 
 
 def _history_length(messages: list[PromptMessage], template: _Template, request: SimRequest) -> int:
-    """How many messages from the first on are history: their thoughts are not shown again."""
+    """How many messages, from the first, are history: their reasoning is not rendered again."""
     if template.keeps == "always" or (template.keeps == "asked" and keeps_thoughts(request)):
         return 0
     final = (at for at in range(len(messages) - 1, -1, -1) if _is_final(messages[at]))

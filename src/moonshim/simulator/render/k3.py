@@ -1,8 +1,8 @@
-"""A question -> the prompt of K3 and K3.1 in XTML, into which no id of a call ever comes.
+"""A request -> the prompt of K3 and K3.1 in XTML, which never contains an id of a call.
 
-Known from Moonshot's encoder and its ports: all but the following. Inferred: an answer that was begun (`partial`) is
-left open. Where the encoder would fail, what there is stands in the prompt: a result that belongs to no call is named
-as the call at its position is, or not at all; arguments that are JSON but no object stand in a `json` element.
+Known from Moonshot's encoder and its ports, except for the following. Inferred: a continued answer (`partial`) is left
+open. Where the encoder would fail, the prompt contains what there is: a result that belongs to no call gets the name of
+the call at its position, or none; arguments that are JSON but not an object go into a `json` element.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _conversation(messages: list[PromptMessage], *, thinking: bool) -> Iterator[
 
 
 def _answer(message: PromptMessage, *, thinking: bool) -> str:
-    """Every answer of the past keeps its thoughts; one without any has an empty place for them."""
+    """Every earlier answer keeps its reasoning; one without any has an empty element for it."""
     text = _open_message(message)
     if thinking:
         text += k3_open("think") + (message.reasoning if message.reasoning.strip() else "") + k3_close("think")
@@ -106,9 +106,9 @@ def _answer(message: PromptMessage, *, thinking: bool) -> str:
 
 
 def _results(results: list[PromptMessage], calls: tuple[SimCall, ...], instruction: int) -> Iterator[str]:
-    """In the order of the calls that they answer; as they came, when one of them answers none.
+    """In the order of the calls that they belong to; as they came, if one of them belongs to none.
 
-    `instruction`: how many results of the same answer stand before these. The index counts results, not calls.
+    `instruction`: how many results of the same answer come before these. The index counts results, not calls.
     """
     places: dict[str, int] = {}
     for at, call in enumerate(calls):

@@ -1,4 +1,4 @@
-"""The turns of a question -> messages as a chat template reads them: one for each result, media in their places."""
+"""The turns of a request -> messages as a chat template expects them: one per result, media in their places."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["PromptMessage", "messages_of"]
 
 
 class PromptMessage(Struct, frozen=True, kw_only=True):
-    """What a template calls a message. `call_id` and `tool` are those of a result."""
+    """A message as a template sees it. `call_id` and `tool` are those of a result."""
 
     role: str
     name: str = ""
@@ -27,9 +27,9 @@ class PromptMessage(Struct, frozen=True, kw_only=True):
 
 
 def messages_of(turns: Iterable[SimTurn], media: Mapping[str, str]) -> list[PromptMessage]:
-    """`media`: what stands for a part that is no text, by its kind.
+    """`media`: the placeholder for a part that is not text, by kind.
 
-    Messages puts results and the words beside them into one message of the user; the words come behind the results.
+    Messages combines results and text in one user message; the text comes after the results.
 
     >>> from moonshim.simulator.request import SimResult
     >>> turn = SimTurn(role="tool", text="Go on", results=(SimResult("a", "ls", "x"), SimResult("b", "ls", "y")))

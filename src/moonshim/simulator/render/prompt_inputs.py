@@ -1,4 +1,4 @@
-"""A question -> what it asks of the prompt besides its turns: tools, effort, kept thoughts, a choice, a format."""
+"""A request -> the inputs of the prompt besides its turns: tools, effort, retained reasoning, tool choice, format."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from moonshim.simulator.request import Json, OfferedTool, SimRequest
 __all__ = ["choice", "dump_compact", "effort", "initial_tools", "keeps_thoughts", "response_format", "tool_entries"]
 
 _EFFORTS: Final = {"low": "low", "medium": "high", "high": "high", "xhigh": "max", "max": "max"}
-"""Kimi Code documents the two that are no names of its own; the platform takes any other for none."""
+"""`medium` and `xhigh` are aliases that Kimi Code documents; the platform ignores unknown values."""
 _COMPACT: Final = (",", ":")
 
 
 def dump_compact(value: Any, *, in_order: bool = False) -> str:
-    """Compact JSON as the encoders of Moonshot write it: nothing escaped that need not be.
+    """Compact JSON as Moonshot's encoders write it: only necessary escapes.
 
     >>> dump_compact({"b": "ü", "a": [1, 2]}), dump_compact({"b": 1, "a": {"d": 1, "c": 2}}, in_order=True)
     ('{"b":"ü","a":[1,2]}', '{"a":{"c":2,"d":1},"b":1}')
@@ -28,13 +28,13 @@ def dump_compact(value: Any, *, in_order: bool = False) -> str:
 
 
 def initial_tools(request: SimRequest) -> tuple[OfferedTool, ...]:
-    """The tools of the request itself, without those that its messages bring later."""
+    """The tools of the request itself, without those that its messages add later."""
     later = {tool.name: tool for turn in request.turns for tool in turn.tools}
     return tuple(tool for tool in request.tools if later.get(tool.name) != tool)
 
 
 def tool_entries(tools: Iterable[OfferedTool]) -> list[Json]:
-    """As entries of Chat's `tools`. Those of Messages are brought into that form; inferred, as their host shows none.
+    """As entries of Chat's `tools`. Those of Messages are converted; inferred, as their host shows none.
 
     >>> tool_entries([OfferedTool("ls", "List", {"type": "object"})])
     [{'type': 'function', 'function': {'name': 'ls', 'description': 'List', 'parameters': {'type': 'object'}}}]
@@ -52,7 +52,7 @@ def _entry(tool: OfferedTool) -> Json:
 
 
 def effort(request: SimRequest) -> str:
-    """`low`, `high` or `max`. What `thinking` says goes before `reasoning_effort`; nothing at all means `max`."""
+    """`low`, `high` or `max`. `thinking` takes precedence over `reasoning_effort`; the default is `max`."""
     body = request.body
     places = (
         _inside(body, "thinking").get("effort"),
@@ -65,20 +65,20 @@ def effort(request: SimRequest) -> str:
 
 
 def keeps_thoughts(request: SimRequest) -> bool:
-    """`thinking.keep` is `all`, which open hosts call `preserve_thinking`."""
+    """Whether `thinking.keep` is `all`, which open hosts call `preserve_thinking`."""
     kept = _inside(request.body, "thinking").get("keep") == "all"
     return kept or _inside(request.body, "chat_template_kwargs").get("preserve_thinking") is True
 
 
 def choice(request: SimRequest) -> str:
-    """`required`, `none`, or nothing: a tool that is named is not told to the model, whatever its name is."""
+    """`required`, `none`, or empty: the model never sees which tool a client names."""
     given = request.body.get("tool_choice")
     named = isinstance(given, dict) and given.get("type") in ("function", "tool")
     return request.tool_choice if request.tool_choice in ("required", "none") and not named else ""
 
 
 def response_format(request: SimRequest) -> Json:
-    """`response_format` of Chat; Messages has nothing that is known to reach the model."""
+    """`response_format` of Chat; Messages has no field that is known to reach the model."""
     return _inside(request.body, "response_format") if request.wire == "openai_chat" else {}
 
 

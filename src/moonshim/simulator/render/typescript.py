@@ -1,7 +1,7 @@
-"""Tools -> the TypeScript in which K2.5 and its successors are told of them, if their schemas have that form.
+"""Tools -> the TypeScript declarations that K2.5 and its successors are given, if their schemas can be expressed so.
 
-Written after the converter that comes with K2.5's tokenizer. It is not TypeScript that a compiler would take: words of
-an enum are not escaped, and True, False and None are Python's.
+Written after the converter that comes with K2.5's tokenizer. It is not TypeScript that a compiler would accept: enum
+values are not escaped, and True, False and None are Python's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _NoSuchForm(Exception):
 
 
 def typescript_of(tools: Iterable[Json]) -> str:
-    """Empty when one of them cannot be said so, and when none is a function: then all of them are told as JSON.
+    """Empty if one of them cannot be expressed, or none is a function: then all of them are declared as JSON.
 
     >>> city = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     >>> ask = {"name": "weather", "description": "How it is", "parameters": city}
@@ -107,7 +107,7 @@ class _Function:
         return self._type(schema, indent)
 
     def _fields(self, schema: Json, indent: str, *, required_first: bool = True) -> Iterator[str]:
-        """In the order of the alphabet, which all keys are brought into before; those that are required come first."""
+        """Alphabetically, as all keys are sorted before; required ones come first."""
         if "$defs" in schema:
             self._definitions.update(sorted((schema["$defs"] or {}).items()))
         properties: Json = schema.get("properties", {})
@@ -188,7 +188,7 @@ def _default(value: Any, indent: str) -> str:
 
 
 def _enum(schema: Json) -> str:
-    """Words of another type than the schema says have no form."""
+    """Enum values of another type than the schema's have no form."""
     kind = schema.get("type")
     if isinstance(kind, list):
         if len(kind) > 2 or (len(kind) == 2 and "null" not in kind):

@@ -1,4 +1,4 @@
-"""The messages of a request in Anthropic's format -> what Moonshot has against them."""
+"""The messages of a request in Anthropic's format -> Moonshot's objections to them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_system(system: Any, of: Contract) -> Iterator[Objection]:
 
 
 def check_block_messages(body: Json, of: Contract, thinking: bool) -> Iterator[Objection]:
-    """In the order of Chat: shape, empty ones, pairs, arguments, reasoning; then what is sealed."""
+    """In the order of Chat: shape, empty messages, pairs, arguments, reasoning; then signed values."""
     messages = body.get("messages")
     if (wrong := no_messages(messages)) is not None:
         yield wrong
@@ -44,7 +44,7 @@ def check_block_messages(body: Json, of: Contract, thinking: bool) -> Iterator[O
     shape = [found for at, message in enumerate(messages) for found in _shape(at, message)]
     yield from shape
     if shape:
-        return  # the rest reads what has been found to have no shape
+        return  # the other checks need messages of the right shape
     yield from _turns(messages)
     shift = 1 if body.get("system") else 0  # the prompt counts as the first message
     for at, message in enumerate(messages):
@@ -134,7 +134,7 @@ def _uses(at: int, message: Json, of: Contract) -> Iterator[Objection]:
         if block["type"] != "tool_use":
             continue
         if not isinstance(block.get("input"), dict):
-            # The endpoint itself has been seen to send text with JSON in it.
+            # The endpoint itself has been seen to send a string with JSON in it.
             yield from check_arguments(block["name"], block.get("input"))
         own = of.host.self_hosted and of.positional_ids
         if not own and not _ID.fullmatch(block["id"]):

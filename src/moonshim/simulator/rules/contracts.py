@@ -15,51 +15,51 @@ Switch: TypeAlias = Literal["thinking", "template", "reasoning"]
 
 
 class GenerationRules(Struct, frozen=True, kw_only=True):
-    """What a generation of models takes."""
+    """What a generation of models accepts."""
 
     family: str = "k2"
     thinks: bool = True
-    """Thinking is on unless it is switched off."""
+    """Thinking is on unless it is disabled."""
     may_not_think: bool = False
-    """`thinking: {type: disabled}` is known."""
+    """`thinking: {type: disabled}` is supported."""
     template_may_not_think: bool = False
-    """The prompt can be written so that the model does not think, where one writes it oneself."""
+    """A prompt can be written so that the model does not think, by hosts that render it themselves."""
     reads_thinking: bool = False
-    """`thinking` is looked at; elsewhere the platform passes over it, as over any field that it does not know."""
+    """`thinking` is validated; elsewhere the platform ignores it, like any unknown field."""
     fixed_sampling: bool = True
     no_logprobs: bool = False
     keeps: bool = False
-    """`thinking.keep` is known."""
+    """`thinking.keep` is supported."""
     one_switch: bool = False
-    """`thinking` and `reasoning_effort` may not come together."""
+    """`thinking` and `reasoning_effort` must not be combined."""
     needs_reasoning: bool = False
     """Assistant messages with calls need their reasoning while thinking is on."""
     most_tokens: int = 262_144
 
 
 class HostRules(Struct, frozen=True, kw_only=True):
-    """What a host looks at before the model sees anything."""
+    """What a host checks before the model sees anything."""
 
     moonshots: bool = False
-    """Moonshot's own checks run there, or behind it."""
+    """Moonshot's own checks run there, or further upstream."""
     renames_ids: bool = False
-    """Ids of the history are rewritten before the model sees them; elsewhere it sees them as they are."""
+    """Ids of the history are rewritten before the model sees them; elsewhere it sees them unchanged."""
     self_hosted: bool = False
-    """Messages, too, takes K2's own ids (vllm#46344) and shows them to the model; elsewhere Anthropic's are right."""
+    """Messages, too, accepts K2's own ids (vllm#46344) and shows them to the model; elsewhere Anthropic's are right."""
     refuses_empty_text: bool = False
     always_needs_reasoning: bool = False
     refuses_efforts: bool = False
-    """A `reasoning_effort` that is not known is refused; elsewhere it is passed over."""
+    """An unknown `reasoning_effort` is refused; elsewhere it is ignored."""
     samples_messages: bool = True
-    """Messages has the rules of Chat for `temperature` and the like; elsewhere it passes over them."""
+    """Messages has Chat's rules for `temperature` and similar; elsewhere it ignores them."""
     details: Literal["bare", "indexed", "unread"] = "unread"
-    """Whether entries of `reasoning_details` must have lost the index of the stream, may keep it, or do not matter."""
+    """Whether entries of `reasoning_details` must have lost the stream's index, may keep it, or do not matter."""
     resolves_results: bool = False
-    """K3: a result behind no call cannot be written into a prompt, which needs the name of its tool."""
+    """K3: a result that follows no call cannot be rendered, since the prompt needs the name of its tool."""
     reasoning: tuple[str, ...] = ("reasoning_content",)
     """The fields that are read as reasoning."""
     switches: tuple[Switch, ...] = ("thinking", "template", "reasoning")
-    """What is heeded of `thinking.type`, `chat_template_kwargs.thinking` and `reasoning.enabled`."""
+    """Which of `thinking.type`, `chat_template_kwargs.thinking` and `reasoning.enabled` have an effect."""
 
 
 GENERATIONS: Final[dict[str, GenerationRules]] = {
@@ -81,7 +81,7 @@ GENERATIONS: Final[dict[str, GenerationRules]] = {
         keeps=True,
     ),
     "k2.7": GenerationRules(reads_thinking=True, needs_reasoning=True, keeps=True),
-    # K3's page has no `thinking`. It was seen to be taken whatever it says, and to change nothing.
+    # K3's documentation has no `thinking`. It was seen to be accepted with any value, and to change nothing.
     "k3": GenerationRules(
         family="k3", template_may_not_think=True, no_logprobs=True, keeps=True, most_tokens=1_048_576
     ),
@@ -106,7 +106,7 @@ HOSTS: Final[dict[str, HostRules]] = {
         reasoning=("reasoning_content", "reasoning_details"),
         switches=("thinking",),
     ),
-    # It may hand the request to Moonshot, or to anybody else: both have to be able to take it.
+    # It may route the request to Moonshot or to any other host: both must accept it.
     "openrouter": HostRules(moonshots=True, details="indexed", reasoning=_ANY_REASONING),
     "fireworks": HostRules(),
     "together": HostRules(reasoning=_ANY_REASONING),
@@ -129,16 +129,16 @@ class Contract(Struct, frozen=True):
 
     @property
     def moonshots(self) -> bool:
-        """Moonshot's checks are for its own models."""
+        """Moonshot's checks apply to its own models."""
         return self.host.moonshots and self.generation.family != "other"
 
     def objection(self, message: str) -> Objection:
-        """What Moonshot refuses. Of other hosts nobody knows it, but the engine may not send it to them either."""
+        """What Moonshot refuses. For other hosts it is unknown, but the engine must not send it to them either."""
         return Objection(message, ours=not self.moonshots)
 
     @property
     def unique_ids(self) -> bool:
-        """K3 tolerates an id that comes again."""
+        """K3 tolerates repeated ids."""
         return self.moonshots and self.generation.family == "k2"
 
     @property

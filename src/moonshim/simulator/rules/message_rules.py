@@ -1,4 +1,4 @@
-"""The messages of a chat request -> what Moonshot, or another host of the model, has against them."""
+"""The messages of a chat request -> the objections of Moonshot, or of another host, to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROLES: Final = ("system", "user", "assistant", "tool")
 
 
 def no_messages(messages: Any) -> Objection | None:
-    """What is wrong with something that is no list of messages at all; the same in both dialects."""
+    """The objection to something that is not a list of messages; the same in both dialects."""
     if messages is None or messages == []:
         return Objection("Invalid request: messages must not be empty")
     if not isinstance(messages, list) or len(objects(messages)) < len(messages):
@@ -26,14 +26,14 @@ def no_messages(messages: Any) -> Objection | None:
 
 
 def check_chat_messages(messages: Any, of: Contract, thinking: bool) -> Iterator[Objection]:
-    """In the order of Moonshot: shape, empty ones, pairs, arguments, reasoning."""
+    """In Moonshot's order: shape, empty messages, pairs, arguments, reasoning."""
     if (wrong := no_messages(messages)) is not None:
         yield wrong
         return
     shape = [found for at, message in enumerate(messages) for found in _shape(at, message, of)]
     yield from shape
     if any(not found.ours for found in shape):
-        return  # the rest reads what has been found to have no shape
+        return  # the other checks need messages of the right shape
     for at, message in enumerate(messages):
         yield from _empty(at, message, of)
     yield from check_pairs([_calls_and_results(message) for message in messages], of, positional=True)
@@ -115,7 +115,7 @@ def _no_content(at: int, of: Contract) -> Objection:
 
 
 def check_arguments(name: str, arguments: Any) -> Iterator[Objection]:
-    """They are text with JSON in it."""
+    """Arguments must be a string with JSON in it."""
     subject = f"tool_calls[].function.arguments for function '{name}'"
     value = arguments
     if isinstance(arguments, str):
@@ -129,7 +129,7 @@ def check_arguments(name: str, arguments: Any) -> Iterator[Objection]:
 
 
 def missing_reasoning(index: int, of: Contract) -> Iterator[Objection]:
-    """While the model thinks, a message with calls needs what was thought before them. An empty text is enough."""
+    """While thinking is on, a message with calls needs the reasoning before them. An empty string is enough."""
     message = f"thinking is enabled but reasoning_content is missing in assistant tool call message at index {index}"
     if of.moonshots and of.generation.needs_reasoning:
         yield Objection(message)

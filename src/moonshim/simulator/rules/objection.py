@@ -1,4 +1,4 @@
-"""What a host has against a request: a value."""
+"""A host's objection to a request: a value."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["Objection"]
 
 
 class Objection(Struct, frozen=True):
-    """One reason to refuse a request, in the words of the host where these are known."""
+    """One reason to refuse a request, in the host's own words where these are known."""
 
     message: str
     status: int = 400
     kind: str = "invalid_request_error"
     assumed: str = ""
-    """The name in `settings.ASSUMPTIONS` under which the rule is switched on; empty: it always is."""
+    """The name in `settings.ASSUMPTIONS` that enables the rule; empty: it is always on."""
     ours: bool = False
-    """No host says so. The tests of the engine demand it, and the simulator takes the request."""
+    """No host refuses this: the simulator accepts it, but the tests of the engine require it."""
     about: str = ""
-    """The model that it is about, for hosts that say so in other words."""
+    """The model that it is about, for hosts that phrase it differently."""

@@ -1,4 +1,4 @@
-"""Calls and results in their order, whatever dialect they came in -> what Moonshot has against their ids."""
+"""Calls and results in order, of either dialect -> Moonshot's objections to their ids."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["CallsAndResults", "check_pairs"]
 
 
 class CallsAndResults(Struct, frozen=True):
-    """What one message has to do with calls."""
+    """The calls and results of one message."""
 
     calls: tuple[tuple[str, str], ...]
     """Ids and names."""
     results: tuple[str, ...]
     goes_on: bool
-    """More results of the same calls may stand in the next message: those of Chat have one each."""
+    """More results of the same calls may follow in the next message: Chat has one result per message."""
 
 
 def check_pairs(messages: list[CallsAndResults], of: Contract, *, positional: bool) -> Iterator[Objection]:
-    """In the order of Moonshot: calls without results, ids that come again, results without calls.
+    """In Moonshot's order: calls without results, repeated ids, results without calls.
 
-    `positional`: where the model reads ids as they are, they have to be as it would have written them.
+    `positional`: where the model sees ids unchanged, they must be the ones that it would have written.
     """
     unanswered, lost = _pairs(messages, of)
     yield from unanswered
@@ -35,7 +35,7 @@ def check_pairs(messages: list[CallsAndResults], of: Contract, *, positional: bo
 
 
 def _pairs(messages: list[CallsAndResults], of: Contract) -> tuple[list[Objection], list[Objection]]:
-    """Results stand directly behind the message with their calls, one for each."""
+    """Results directly follow the message with their calls, one for each."""
     unanswered: list[Objection] = []
     lost: list[Objection] = []
     waiting: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 """A whole request to a host of Kimi -> every reason for which the host refuses it, in the order of its checks.
 
-Written from what is known of the hosts alone, and independent of the code that it judges.
-Where the exact text of a host is known it is that text; the others are in words of our own.
+Written from what is known of the hosts alone, and independent of the code that it judges. Messages are the host's own
+where these are known; the others are our wording.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = ["check", "check_chat", "check_messages"]
 FORMATS: Final = ("text", "json_object", "json_schema")
 SEALED: Final = ("signature", "encrypted", "encrypted_content", "data")
 TESTED: Final = frozenset({"names-of-64"})
-"""What is only assumed of the hosts, and what the engine keeps to all the same."""
+"""Rules that are only assumed of the hosts, and that the engine follows all the same."""
 
 
 def check(
     body: Any, *, wire: Wire, generation: str, host: str, assume: frozenset[str] = frozenset()
 ) -> Objection | None:
-    """The first reason for which the host refuses a request; nothing when it takes it. Any JSON may come.
+    """The first reason for which the host refuses a request; None if it accepts it. Any JSON value is allowed.
 
     >>> ask = {"model": "kimi-k3", "messages": [{"role": "user", "content": "Hi"}]}
     >>> check(ask, wire="openai_chat", generation="k3", host="moonshot")
@@ -50,7 +50,7 @@ def check(
 
 
 def check_chat(body: Any, *, generation: str, host: str = "moonshot") -> list[str]:
-    """All that is wrong with a chat-completions request that the engine has made; nothing when it is as it should be.
+    """All objections to a Chat Completions request that the engine has made; empty if it is correct.
 
     >>> ask = {"model": "kimi-k3", "messages": [{"role": "user", "content": "Hi"}]}
     >>> check_chat(ask, generation="k3")
@@ -62,7 +62,7 @@ def check_chat(body: Any, *, generation: str, host: str = "moonshot") -> list[st
 
 
 def check_messages(body: Any, *, generation: str, host: str = "moonshot-anthropic") -> list[str]:
-    """All that is wrong with a request in Anthropic's format; nothing when it is as it should be."""
+    """All objections to a request in Anthropic's format; empty if it is correct."""
     return _messages_of(_messages(body, contract(generation, host)))
 
 
@@ -118,7 +118,7 @@ def _frame(body: Json) -> Iterator[Objection]:
 
 
 def _response_format(given: Any, of: Contract) -> Iterator[Objection]:
-    """A schema is one of Moonshot's own flavour unless it is said not to be strict."""
+    """A schema must be of Moonshot's own flavour unless `strict` is false."""
     if given is None:
         return
     if not isinstance(given, dict) or given.get("type") not in FORMATS:
@@ -132,7 +132,7 @@ def _response_format(given: Any, of: Contract) -> Iterator[Objection]:
 
 
 def _sealed(body: Json) -> Iterator[Objection]:
-    """What was sealed for a client is of no use to a host, and may say more than the host should know."""
+    """A value that was signed for a client is useless to a host, and may reveal more than it should."""
     waiting: list[Any] = [body]
     while waiting:
         value = waiting.pop()

@@ -1,4 +1,4 @@
-"""The numbers of a request -> what Moonshot has against them."""
+"""The sampling parameters of a request -> Moonshot's objections to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_STOP: Final = 32
 
 
 def check_sampling(body: Json, of: Contract, thinking: bool) -> Iterator[Objection]:
-    """Left out is always right; `null` counts as left out."""
+    """Omitting a parameter is always valid; `null` counts as omitted."""
     if not of.moonshots:
         return
     yield from _fixed(body, thinking) if of.generation.fixed_sampling else _free(body)
@@ -37,8 +37,9 @@ def check_messages_sampling(body: Json, of: Contract, thinking: bool) -> Iterato
 
 
 def _fixed(body: Json, thinking: bool) -> Iterator[Objection]:
-    # Two sources disagree about K2.6 and later while they think: one list of Moonshot's tests for other hosts has 0 and
-    # 0.6 beside 1, its pages and every refusal that was seen have 1 alone. 1 it is: what passes here passes by both.
+    # Two sources disagree about K2.6 and later while thinking: a list in Moonshot's tests for other hosts allows 0 and
+    # 0.6 beside 1, but its documentation and every refusal that was seen allow only 1. Only 1 passes here, which is
+    # valid by both.
     allowed = {
         "temperature": 1 if thinking else 0.6,
         "top_p": 0.95,
@@ -52,7 +53,7 @@ def _fixed(body: Json, thinking: bool) -> Iterator[Objection]:
 
 
 def _free(body: Json) -> Iterator[Objection]:
-    """The first K2 takes what it is given, a temperature from 0 to 1 among it."""
+    """The first K2 accepts any value in range, with a temperature from 0 to 1."""
     for name in NUMBERS:
         if body.get(name) is not None and not is_number(body[name]):
             yield Objection(f"invalid {name}: must be a number")

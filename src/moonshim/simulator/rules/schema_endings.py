@@ -1,4 +1,4 @@
-"""The references of a tool's schema -> how deep they lead, and whether a value could ever be finished."""
+"""The references of a tool's schema -> how deep they lead, and whether a value could ever be finite."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from moonshim.simulator.rules.schema_words import Json, Path, SchemaRejected
 __all__ = ["References"]
 
 MOST_STEPS: Final = 100_000
-"""A few hundred references to one another can be followed in more ways than anyone has time for."""
+"""A few hundred mutual references can be followed in more ways than there is time for."""
 _ENDLESS: Final = "detected infinite recursion without termination condition"
 
 
 class References:
-    """Follows the references of one schema, so far as a server has time to."""
+    """Follows the references of one schema, within a server's time limit."""
 
     def __init__(self, root: Json) -> None:
         self._root = root
@@ -23,12 +23,12 @@ class References:
         self._steps = 0
 
     def depth_behind(self, reference: str) -> int:
-        """How many levels of properties stand behind a reference, each definition entered once on the way."""
+        """How many levels of properties a reference adds, entering each definition once on the way."""
         target = self._resolve(reference)
         return 0 if target is None or reference == "#" else self._depth(target, frozenset({reference}))[0]
 
     def check(self) -> None:
-        """Raises where a reference leads nowhere, or round and round without end."""
+        """Raise if a reference is dangling or endlessly recursive."""
         for reference, _ in _references(self._root, definitions=True):
             if self._resolve(reference) is None:
                 raise SchemaRejected(f"invalid $ref path: {reference}", ())
@@ -40,7 +40,7 @@ class References:
                 raise SchemaRejected(_ENDLESS, path)
 
     def _resolve(self, reference: str) -> Json | None:
-        """What a reference names; nothing where the way does not lead over objects only, as Moonshot reads it."""
+        """The target of a reference; None if the path leads through anything but objects, as Moonshot reads it."""
         found: Any = self._root
         for part in reference[2:].split("/") if reference != "#" else ():
             found = found.get(part) if isinstance(found, dict) else None
@@ -52,7 +52,7 @@ class References:
             raise SchemaRejected(_ENDLESS, ())
 
     def _depth(self, schema: Json, entered: frozenset[str]) -> tuple[int, bool]:
-        """The depth, and whether it is the same from everywhere, which is what may be remembered."""
+        """The depth, and whether it is the same from everywhere, which makes it cacheable."""
         self._step()
         deepest, certain = 0, True
         reference = schema.get("$ref")
@@ -65,7 +65,7 @@ class References:
                     self._depths[reference] = deepest
             deepest = self._depths.get(reference, deepest)
         for name, below in _below(schema):
-            if name != ("items",):  # Moonshot does not look behind items here
+            if name != ("items",):  # Moonshot does not look inside items here
                 depth, sure = self._depth(below, entered)
                 deepest, certain = max(deepest, (name[0] == "properties") + depth), certain and sure
         return deepest, certain
@@ -99,7 +99,7 @@ class References:
 
 
 def _references(schema: Any, path: Path = (), *, definitions: bool = False) -> Iterator[tuple[str, Path]]:
-    """Each reference below, with its place; those inside definitions only on demand."""
+    """Each reference below, with its path; those inside definitions only on request."""
     if isinstance(schema.get("$ref"), str):
         yield schema["$ref"], path
     for name, below in _below(schema):

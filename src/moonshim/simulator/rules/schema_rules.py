@@ -1,8 +1,8 @@
-"""A tool's schema -> what Moonshot says against it, in its own words.
+"""A tool's schema -> Moonshot's objection to it, in its own words.
 
 Written from the behaviour of MoonshotAI/walle at its strictest level, and independent of
-`moonshim.engine.request.schema.flavour`, which it judges. One thing is simpler than there: what is
-nested deeper than `NESTING` as plain JSON is refused as too deep.
+`moonshim.engine.request.schema.flavour`, which it judges. One rule is simpler than there: JSON that is nested deeper
+than `NESTING` is refused as too deep.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NESTING: Final = 250
 
 
 def check_schema(schema: Any, *, limits: SchemaLimits = LIMITS) -> str | None:
-    """The message with which Moonshot refuses a schema, given as JSON text or as a value; nothing if it is accepted.
+    """The message with which Moonshot refuses a schema, given as JSON text or as a value; None if it is accepted.
 
     >>> check_schema({"type": "object", "properties": {"a": {"type": "text"}}})
     "At path 'properties.a': invalid type"
@@ -45,7 +45,7 @@ def check_schema(schema: Any, *, limits: SchemaLimits = LIMITS) -> str | None:
 
 
 def check_schema_value(schema: Any, *, limits: SchemaLimits = LIMITS) -> str | None:
-    """The same of what stands in a request: text is no schema there.
+    """The same for a schema in a request, where a string is not a schema.
 
     >>> check_schema_value("{}")
     'JSON schema parsing error: JSON type error: expected an object but got str'
@@ -56,7 +56,7 @@ def check_schema_value(schema: Any, *, limits: SchemaLimits = LIMITS) -> str | N
         return str(refused)
     except ValueError as error:
         return f"JSON schema parsing error: {error}"
-    except RecursionError:  # one definition leads to the next, and so on
+    except RecursionError:  # a long chain of definitions
         return str(SchemaRejected(f"schema depth exceeds maximum limit of {limits.depth}", ()))
     return None
 
@@ -118,7 +118,7 @@ def _too_nested(schema: Any) -> bool:
 
 
 class _Walk:
-    """Visits every level once, in the order in which Moonshot does: the first fault found is the one it tells."""
+    """Visits every level once, in Moonshot's order: the first error found is the one it reports."""
 
     def __init__(self, root: Json, limits: SchemaLimits) -> None:
         self._root = root

@@ -1,4 +1,4 @@
-"""One level of a tool's schema -> the first thing about its keywords that Moonshot refuses."""
+"""One level of a tool's schema -> the first problem with its keywords that Moonshot refuses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RANGES: Final = {"array": ("minItems", "maxItems"), "string": ("minLength", "ma
 
 
 class SchemaLimits(Struct, frozen=True):
-    """How much Moonshot takes; its own tests run with less depth."""
+    """Moonshot's limits; its own tests run with less depth."""
 
     depth: int = 30
     size: int = 120_000
@@ -44,15 +44,15 @@ LIMITS: Final = SchemaLimits()
 
 
 class SchemaRejected(Exception):
-    """What Moonshot has against a schema, and where."""
+    """Moonshot's objection to a schema, and its path."""
 
     def __init__(self, message: str, path: Path) -> None:
-        # An alternative has no number in Moonshot's paths.
+        # Alternatives have no number in Moonshot's paths.
         super().__init__(f"At path '{'.'.join(path) or 'root'}': {message}")
 
 
 def check_words(schema: Json, root: Json, path: Path, limits: SchemaLimits) -> None:
-    """Raises for the first fault of this level; what is below it is not looked at."""
+    """Raise for the first problem at this level; nested levels are not checked."""
     _together(schema, path)
     _types(schema, path)
     for word in sorted(schema):
@@ -103,7 +103,7 @@ def _types(schema: Json, path: Path) -> None:
 
 
 def _fits(schema: Json, name: str, whole: bool, path: Path) -> None:
-    """Moonshot judges the keywords of several types by the first of them."""
+    """Moonshot checks the keywords of several types against the first of them."""
     for word in sorted(schema.keys() & ROOT_ONLY):
         if path:
             raise SchemaRejected(f"keyword {word} must be at root level", path)
@@ -206,7 +206,7 @@ def _required(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLi
 
 
 def _repeated(names: list[str]) -> str | None:
-    """The first that stands there a second time."""
+    """The first duplicate."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -238,7 +238,7 @@ def _enum(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits
 
 
 def _of_type(entry: Any, name: str, here: Path) -> bool:
-    """Moonshot gives up at the first numeric type that does not fit, so `["number", "null"]` never takes a null."""
+    """Moonshot gives up at the first numeric type that does not fit, so `["number", "null"]` never accepts null."""
     match name:
         case "number" | "integer":
             if not _is_number(entry):
@@ -309,7 +309,7 @@ def _ref(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits)
             raise SchemaRejected("definition name cannot be empty", here)
         if "$defs" not in root:
             raise SchemaRejected(f"$defs not found for reference: {value}", here)
-    # Newer servers let a description stand here; older ones do not, and nobody can tell which one answers.
+    # Newer servers allow a description here, older ones do not, and there is no telling which one will answer.
     for word in sorted(schema.keys() - {"$ref"} - (frozenset() if path else ROOT_ONLY)):
         raise SchemaRejected(f"keyword '{word}' is not allowed at the same level as $ref", path)
 
@@ -343,7 +343,7 @@ def _defs(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits
 
 
 def _keys(value: Any) -> list[str]:
-    """Every key of every object below, values of `default` among them: Moonshot does not tell these apart."""
+    """Every key of every object below, including values of `default`: Moonshot does not tell these apart."""
     found: list[str] = []
     waiting = [value]
     while waiting:

@@ -1,4 +1,4 @@
-"""Values of any shape -> what the rules look at in them, without ever failing on what they are."""
+"""Values of any shape -> what the rules check in them, without ever failing on a shape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST_SHOWN: Final = 200
 
 
 def describe(value: Any) -> str:
-    """A value in a message: short, whatever it is.
+    """A short description of a value, for messages.
 
     >>> describe("xml"), describe(None), describe([[]])
     ("'xml'", 'null', 'an array')
@@ -37,7 +37,7 @@ def is_number(value: Any) -> bool:
 
 
 def objects(value: Any) -> list[Json]:
-    """The objects of a list."""
+    """The objects in a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 

@@ -1,4 +1,4 @@
-"""The switches of thinking in a request -> whether the model will think, and what Moonshot has against them."""
+"""The thinking parameters of a request -> whether the model will think, and Moonshot's objections to them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["check_chat_thinking", "check_messages_thinking", "will_think"]
 
 EFFORTS: Final = ("low", "high", "max")
 OTHER_EFFORTS: Final = ("medium", "xhigh")
-"""Kimi Code takes them for `high` and `max`."""
+"""Kimi Code treats them as `high` and `max`."""
 
 
 def will_think(body: Json, of: Contract) -> bool:
-    """Whether the model will think, as each host lets it be said."""
+    """Whether the model will think, by the parameters that each host supports."""
     generation, heeded = of.generation, of.host.switches
     if not generation.thinks:
         return False
@@ -69,7 +69,7 @@ def _thinking(thinking: Any, of: Contract, model: Any) -> Iterator[Objection]:
 
 
 def _effort(effort: Any, of: Contract, name: str) -> Iterator[Objection]:
-    """The platform passes over what it does not know, which is never what the caller wanted."""
+    """The platform ignores unknown values, which is never what the caller wanted."""
     if effort is None or effort in EFFORTS:
         return
     passed_over = not of.host.refuses_efforts or effort in OTHER_EFFORTS

@@ -1,4 +1,4 @@
-"""The tools of a request, and the choice among them -> what Moonshot has against them."""
+"""The tools of a request, and its tool choice -> Moonshot's objections to them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
 def check_tools(tools: Any, of: Contract, thinking: bool, taken: set[str]) -> Iterator[Objection]:
-    """Names go into `taken`, so that tools declared later can be compared with them."""
+    """Adds names to `taken`, so that tools declared later can be compared with them."""
     if tools is None:
         return
     if not isinstance(tools, list):
@@ -53,7 +53,7 @@ def check_tools(tools: Any, of: Contract, thinking: bool, taken: set[str]) -> It
 
 
 def check_messages_tools(tools: Any, of: Contract, taken: set[str]) -> Iterator[Objection]:
-    """The tools of Anthropic's format: a server tool has a type of its own, and Kimi has none of these."""
+    """The tools of Anthropic's format: server tools have their own types, none of which Kimi supports."""
     if tools is None:
         return
     if not isinstance(tools, list):
@@ -63,7 +63,7 @@ def check_messages_tools(tools: Any, of: Contract, taken: set[str]) -> Iterator[
         if not isinstance(tool, dict):
             yield Objection(f"Invalid request: tools.{at} must be an object")
         elif "function" in tool:
-            # It is passed over, and the model then writes what looks like calls into its text.
+            # The host ignores it, and the model then writes text that looks like calls.
             yield Objection(f"tools.{at} is in OpenAI's format, which this endpoint ignores", ours=True)
         elif tool.get("type") not in (None, "custom"):
             yield Objection(f"Invalid request: tools.{at}.type {describe(tool['type'])} is not supported")
@@ -104,7 +104,7 @@ def _once(name: str, of: Contract, taken: set[str]) -> Iterator[Objection]:
 
 
 def check_dynamic_tools(messages: Any, of: Contract, thinking: bool, taken: set[str]) -> Iterator[Objection]:
-    """Tools that a message brings, which K3 knows. Others pass over the field, and see an empty message."""
+    """Tools declared in a message, which K3 supports. Other models ignore the field, and see an empty message."""
     for at, message in enumerate(messages if isinstance(messages, list) else ()):
         if not isinstance(message, dict) or message.get("tools") is None:
             continue
@@ -148,7 +148,7 @@ def check_messages_choice(choice: Any, of: Contract, thinking: bool, names: set[
 
 
 def _choice(word: str, of: Contract, thinking: bool, names: set[str]) -> Iterator[Objection]:
-    """K3 thinks and calls, and passes over a name: that it refuses one was seen too, and not only once."""
+    """K3 combines thinking with calls, and ignores a named tool; it was also seen to refuse one, more than once."""
     if not of.moonshots:
         return
     message = f"tool_choice '{word}' is incompatible with thinking enabled"

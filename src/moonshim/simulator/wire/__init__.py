@@ -1,1 +1,1 @@
-"""An answer -> payloads of a dialect -> frames of bytes."""
+"""A response -> payloads of a dialect -> frames of bytes."""

@@ -16,7 +16,7 @@ DONE: Final = b"data: [DONE]\n\n"
 
 
 def chat_chunks(answer: HostResponse) -> list[Json]:
-    """Role, thoughts, text, calls (a header, then arguments), the finish, and the usage where it was asked for."""
+    """Role, reasoning, text, calls (a header, then arguments), the finish, and the usage if requested."""
     deltas = [{"role": "assistant", "content": ""}, *_reasoning_deltas(answer)]
     deltas += [{"content": piece} for piece in pieces(answer.text, answer.cut)]
     for index, call in enumerate(answer.calls):
@@ -41,7 +41,7 @@ def chat_frames(chunks: Iterable[Json]) -> list[bytes]:
 
 
 def chat_whole(answer: HostResponse) -> Json:
-    """The same at once."""
+    """The same as one object."""
     message: Json = {"role": "assistant", "content": answer.text}
     if answer.reasoning:
         message |= _whole_reasoning(answer)
@@ -89,11 +89,11 @@ def _call_entries(index: int, call: NativeCall, answer: HostResponse) -> Iterato
         yield {"index": index, "function": {"arguments": piece}}
 
 
-# -- thoughts, in the field of the host --------------------------------------------------------------------------
+# -- reasoning, in the field of the host -----------------------------------------------------------------------------
 
 
 def _text_details(text: str) -> Json:
-    """OpenRouter, which says everything twice."""
+    """OpenRouter's form, which sends everything twice."""
     return {"reasoning": text, "reasoning_details": [{"type": "reasoning.text", "text": text, "index": 0}]}
 
 

@@ -1,4 +1,4 @@
-"""A text -> the pieces in which it is streamed; joined again they are the text."""
+"""A string -> the pieces in which it is streamed; joined again they are the string."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from moonshim.simulator.response import Cut
 __all__ = ["LUMP", "pieces"]
 
 LUMP: Final = 8
-"""Tokens in a lump: what a host sends that decodes several at once, or waits for more."""
+"""Tokens in a lump: hosts that decode several at once, or buffer, send them together."""
 _TOKEN: Final = re.compile(
-    # A marker is one token, and so arrives in one piece, unless a fault cuts it.
+    # A marker is one token, and so arrives in one piece, unless a fault splits it.
     r"<\|[a-z_]{1,40}\|>|</?think>"
     r"| ?[^\W\d_]{1,8}|\d{1,3}|\n+| {2,8}|.",
     re.DOTALL,

@@ -42,7 +42,7 @@ def messages_frames(events: Iterable[Json]) -> list[bytes]:
 
 
 def messages_whole(answer: HostResponse) -> Json:
-    """The same at once."""
+    """The same as one object."""
     content: list[Json] = []
     if answer.reasoning:
         content.append({"type": "thinking", "thinking": answer.reasoning, "signature": answer.signature})
@@ -88,7 +88,7 @@ def _tool_use(call: NativeCall) -> Json:
 
 
 def _input(arguments: str) -> Any:
-    """The object; what is none stays the text that it is, as hosts have been seen to send it."""
+    """The object; anything else stays the string that it is, as hosts have been seen to send it."""
     try:
         return json.loads(arguments or "{}")
     except (ValueError, RecursionError):
@@ -100,7 +100,7 @@ def _reason(answer: HostResponse) -> str:
 
 
 def _usage(answer: HostResponse, completion: int) -> Json:
-    """What was read from the cache is not counted again."""
+    """Cached tokens are not counted twice."""
     tally = answer.tally
     return {
         "input_tokens": tally.prompt - tally.cached,

@@ -1,7 +1,7 @@
 """An intended response, a host's behaviour and faults -> the bytes of a response, with its stalls and cuts.
 
-Pure: the same arguments give the same bytes. The order is that of a host: the response gets its ids, faults change what
-is said, it is written in the client's dialect, then faults change the chunks, and last the bytes.
+Pure: the same arguments give the same bytes. The order is that of a host: the response gets its ids, faults change its
+content, it is written in the client's dialect, then faults change the chunks, and last the bytes.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ _EVENTS: Final = "text/event-stream; charset=utf-8"
 
 
 class SimResponse(Struct, frozen=True, kw_only=True):
-    """What is sent: a whole answer is one piece of bytes. `status` 0: the connection is dropped before any of it."""
+    """The response to send: a non-streaming one is one piece. `status` 0: the connection is dropped before any
+    of it."""
 
     status: int = 200
     headers: dict[str, str] = {}
     pieces: list[Piece] = []
     streamed: bool = False
     tokens: int = 0
-    """How many the model has written, for whoever sends them at its pace."""
+    """Number of tokens that the model wrote, for sending at its speed."""
     faults: tuple[str, ...] = ()
-    """Those that were applied, of those that were asked for."""
+    """Those of the requested faults that were applied."""
     imitated: str = ""
-    """The wrong identifier of the history that the model wrote its own calls after."""
+    """The wrong id in the history that the model imitated in its own calls."""
 
 
 def simulate_response(
@@ -56,7 +57,7 @@ def simulate_response(
     tally: TokenTotals = TokenTotals(),  # noqa: B008  # a frozen value
     cut: Cut = "tokens",
 ) -> SimResponse:
-    """An answer of this host, with the faults that fit it; at each place they act in the order that they come in."""
+    """A response of this host, with the faults that fit it; at each stage they act in the given order."""
     answer = build_host_response(
         request, intended, behaviour=behaviour, answer_id=answer_id, created=created, tally=tally, cut=cut
     )
@@ -125,7 +126,7 @@ def build_host_response(
 
 
 def can_show(fault: Fault, answer: HostResponse) -> bool:
-    """Whether this fault can show in this answer."""
+    """Whether this fault applies to this response."""
     request = answer.request
     has = {
         "": True,
@@ -137,7 +138,7 @@ def can_show(fault: Fault, answer: HostResponse) -> bool:
 
 
 def error_response(status: Status, wire: Wire, *, faults: tuple[str, ...] = ()) -> SimResponse:
-    """The response that is sent instead of an answer."""
+    """The response that a status fault sends instead."""
     body: bytes | Json | None = status.body
     if wire == "anthropic" and status.messages_body is not None:
         body = status.messages_body
@@ -150,7 +151,7 @@ def error_response(status: Status, wire: Wire, *, faults: tuple[str, ...] = ()) 
 
 
 def trace_headers(wire: Wire, behaviour: HostBehaviour, answer_id: str) -> dict[str, str]:
-    """What people send a host's support, for an answer or for a refusal."""
+    """Headers with the ids that people send to a host's support, for a response or a refusal."""
     trace = fingerprint("trace", answer_id)[:32]
     own = {behaviour.trace_header: trace}
     return own | {"request-id": f"req_{trace[:24]}"} if wire == "anthropic" else own

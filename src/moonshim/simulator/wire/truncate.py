@@ -1,4 +1,4 @@
-"""What a model means to say -> what it gets to say before its tokens are used up, or a stop sequence ends it."""
+"""The response that a model intends -> the part that fits the token limit, or ends at a stop sequence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AROUND_A_CALL: Final = 4
 
 
 class TruncatedResponse(Struct, frozen=True):
-    """What is left, how it ended in the words of Chat, and the stop sequence that ended it."""
+    """What is left, its finish reason in Chat's terms, and the stop sequence that ended it."""
 
     intended: IntendedResponse
     finish: str
@@ -26,7 +26,7 @@ class TruncatedResponse(Struct, frozen=True):
 
 
 def truncate(intended: IntendedResponse, request: SimRequest) -> TruncatedResponse:
-    """Thoughts come first and share the tokens; a call may be cut in the middle of its arguments, as hosts do.
+    """Reasoning comes first and shares the tokens; a call may be cut in the middle of its arguments, as hosts do.
 
     >>> request = SimRequest(wire="openai_chat", model="kimi-k3", generation="k3", turns=(), max_tokens=2)
     >>> truncate(IntendedResponse(text="one two three"), request)
