@@ -1,1 +1,1 @@
-"""A client's request -> a request that its host accepts: the ordered steps are in `adapt`."""
+"""Client request -> a request that the host accepts. `adapt` lists the steps in order."""

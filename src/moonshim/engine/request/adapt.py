@@ -1,12 +1,11 @@
-"""A request of any client -> a request that this host accepts for this model, with every change and its reason.
+"""Client request -> a request that the host accepts for this model, with every change and its reason.
 
-The order of the steps is stated here and nowhere else. Each looks at what was said before and
-never at what comes later (law 10), and changes nothing in a request that is right already:
-that comes back equal, and conditioning a second time changes nothing more.
+This module alone defines the order of the steps. A step looks only at earlier messages, never at later ones (law 10),
+and leaves a valid request equal to what it was: adapting a request twice gives the same result as adapting it once.
 
-Three things can still change what was sent: a result that comes after a request without it
-failed (`legal_messages`), tools that a message declares where the host reads none in messages
-(they join the list of tools), and a memory that forgets, or remembers again, what was thought.
+Three cases can still change messages that were sent before: a tool result that arrives after a request without it
+failed (`call_order`), tools declared in a message for a host that does not read them there (they move to the `tools`
+list), and a reasoning cache that loses or regains an entry.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ OPENING = "[The conversation begins with the assistant]"
 
 
 class AdaptedRequest(Struct, frozen=True):
-    """What to send, what was changed, and how to read the names in the answer."""
+    """The request to send, the changes made, and the tools by the name that the host uses."""
 
     request: Request
     changes: list[Change]
     tools: dict[str, Tool]
-    """The client's tools by the names under which the host knows them."""
+    """The client's tools, keyed by the name under which the host knows them."""
 
 
 def adapt_request(
@@ -55,7 +54,7 @@ def adapt_request(
     *,
     mend_arguments: Mend | None = None,
 ) -> AdaptedRequest:
-    """Make a request right for a host. Raises `InvalidInput` where that would change what it means.
+    """Adapt a request to a host. Raises `InvalidInput` where that would change its meaning.
 
     >>> from moonshim.engine.hosts.detect import profile_for
     >>> asked = Request(model="k3", messages=(Message("user", (Text("hi"), Text(""))),))
@@ -73,7 +72,7 @@ def adapt_request(
     tools = None if request.tools is None else adapter.declare(request.tools)
     messages, more = declare_in_messages(messages, adapter, changes, accepted=profile.dynamic_tools)
     messages = _conditioned(messages, profile, adapter, mend_arguments, options, changes)
-    # In Messages the system prompt is no message.
+    # In Messages the system prompt is not a message.
     if not any(profile.dialect == CHAT or one.message.role != "system" for one in messages):
         raise InvalidInput("there is nothing to send: no message says anything", field="messages")
     made = back_in(request, messages)
@@ -82,7 +81,7 @@ def adapt_request(
     if tools is not request.tools:
         made = replace(made, tools=tools or None)
         if not tools:
-            # A list that has become empty is not sent at all: hosts refuse an empty one.
+            # A list that has become empty is omitted: hosts refuse an empty one.
             made = replace(made, body_overrides=made.body_overrides | {"tools": None})
     choice = adapter.choose(request.tool_choice)
     if choice is not request.tool_choice:
@@ -95,9 +94,9 @@ def adapt_request(
 
 
 def condition_foreign(request: Request, profile: HostProfile) -> AdaptedRequest:
-    """Only what another model may have left in the history: its identifiers and its reasoning.
+    """Fix only what another model may have left in the history: its tool call ids and its reasoning.
 
-    For a host and a model of which nothing is known, and whose client may know better in everything else.
+    For an unknown host and model, where the client may know better about everything else.
     """
     changes: list[Change] = []
     messages = placed(request)
@@ -116,7 +115,7 @@ def _conditioned(
     changes: list[Change],
 ) -> list[LocatedMessage]:
     messages = condition_functions(messages, changes)
-    # Much is about calls alone: nobody else has to wait for it.
+    # Many steps apply to tool calls only: skip them when there are none.
     calls = any(isinstance(part, (ToolCall, ToolResult)) for one in messages for part in one.message.parts)
     messages = condition_roles(messages, changes)
     messages = strip_billing(messages, changes)
@@ -125,16 +124,17 @@ def _conditioned(
     messages = condition_reasoning(messages, profile, changes)
     if calls:
         messages = condition_calls(messages, adapter.names, adapter.declared, mend, changes)
-        # A message of which nothing is left is empty like any other.
+        # `drop_empty` removes messages that this step leaves empty.
         messages = legal(messages, changes, marks_errors=profile.dialect != CHAT)
     messages = drop_empty(messages, profile, changes)
     messages = move_media(messages, changes, results=profile.dialect == CHAT)
     if not profile.system_anywhere:
-        # What a prompt showed stands behind it, and no prompt is at the top behind that.
+        # `move_media` puts media from a system prompt into a message after it, so later prompts are no longer at the
+        # top.
         messages = system_as_text(messages, changes)
     if profile.dialect == CHAT:
         messages = say_failures(messages, changes)
-        # Only now it is known which message is the last.
+        # Only now is it known which message is last.
         messages = condition_shapes(messages, changes)
     if calls:
         messages = condition_ids(messages, profile.history_ids, changes, prefix=options.id_prefix)
@@ -142,7 +142,7 @@ def _conditioned(
 
 
 def _opened(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
-    """A conversation that begins with the model gets a first word of the user: Messages wants that."""
+    """Insert a user message before a conversation that starts with the assistant, as Messages requires."""
     first = next((number for number, one in enumerate(messages) if one.message.role != "system"), None)
     if first is None or messages[first].message.role != "assistant":
         return messages

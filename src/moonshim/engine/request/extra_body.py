@@ -1,4 +1,4 @@
-"""Configured fields -> checked once, then merged deeply into the body of every request."""
+"""Configured extra fields -> checked once, then deep-merged into every request body."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from moonshim.errors import InvalidInput
 __all__ = ["RESERVED_FIELDS", "check_extra_body", "deep_merge", "merge_extra_body"]
 
 RESERVED_FIELDS: Final = ("model", "messages", "tools", "stream")
-"""Fields that follow from the client's request: repairing the answer depends on them."""
+"""Fields taken from the client's request: response repair depends on them."""
 _DEEPEST: Final = 64
 _ABSENT: Final = object()
 
 
 def check_extra_body(extra: Any, field: str = "extra_body") -> None:
-    """Raise `InvalidInput`, with the path of the value, unless `extra` can be merged into a request body.
+    """Raise `InvalidInput` with the path of the offending value unless `extra` can be merged into a request body.
 
     >>> check_extra_body({"provider": {"only": ["moonshotai"]}})
     """
@@ -51,7 +51,7 @@ def _check_json(value: Any, field: str, depth: int) -> None:
 
 
 def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Both; where they differ, `over` wins. Objects are merged, everything else is replaced.
+    """Merge two objects recursively; `over` wins. Values other than objects are replaced.
 
     >>> deep_merge({"a": {"x": 1, "y": [1]}}, {"a": {"y": [2]}, "b": 3})
     {'a': {'x': 1, 'y': [2]}, 'b': 3}
@@ -60,7 +60,7 @@ def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
 
 
 def merge_extra_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[dict[str, Any], list[Change]]:
-    """The body with the configured fields merged in, and a change for each value that was added or replaced.
+    """Merge the configured fields into the body; report a change for each value added or replaced.
 
     >>> merge_extra_body({"provider": {"sort": "price"}}, {"provider": {"only": ["moonshotai"]}})[1][0].place
     'provider.only'

@@ -1,4 +1,4 @@
-"""The messages of a request, each with the place it came from and the turn it belongs to, and back again."""
+"""Messages of a request, each with its location in the client's body and its turn, and back again."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ __all__ = ["ChangeCounter", "LocatedMessage", "back_in", "placed"]
 
 
 class LocatedMessage(Struct, frozen=True):
-    """A message on its way to a host."""
+    """A message on its way to the host."""
 
     message: Message
     turn: int
-    """Which turn it belongs to. One begins with the model's message behind anybody else's: what stands before that
-    has been sent to the host as it is, and must not be changed by what comes later."""
+    """The turn it belongs to. A turn starts with an assistant message that follows another role. Everything before it
+    has already been sent to the host and must not be changed by what comes later."""
     place: str | None = None
-    """Where it stood in the client's body."""
+    """Path in the client's body."""
 
     def saying(self, *parts: Part) -> LocatedMessage:
-        """The same with other parts."""
+        """Copy with other parts."""
         return replace(self, message=replace(self.message, parts=parts))
 
     def as_message(self, message: Message) -> LocatedMessage:
-        """Another message in its place; itself when that is no other."""
+        """Copy with another message; `self` when the message is the same object."""
         return self if message is self.message else replace(self, message=message)
 
 
 class ChangeCounter:
-    """Counts what happens to many messages in the same way, and tells it once for each rule."""
+    """Collects equal changes to many messages and reports them once per rule."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], list[str | None]] = {}
@@ -41,14 +41,14 @@ class ChangeCounter:
         self._seen.setdefault((rule, detail), []).append(place)
 
     def changes(self) -> Iterable[Change]:
-        """One for each rule, with the first place where it happened."""
+        """One change per rule, at the first place where it occurred."""
         for (rule, detail), places in self._seen.items():
             count = f" ({len(places)} messages)" if len(places) > 1 else ""
             yield Change(rule, detail + count, places[0])
 
 
 def placed(request: Request) -> list[LocatedMessage]:
-    """The messages of a request, in order."""
+    """The messages of a request in order, with their locations and turns."""
     out, turn, before = list[LocatedMessage](), 0, ""
     places = request.locations
     for position, message in enumerate(request.messages):
@@ -59,7 +59,7 @@ def placed(request: Request) -> list[LocatedMessage]:
 
 
 def back_in(request: Request, messages: list[LocatedMessage]) -> Request:
-    """The request with these messages; the very same when they are those that it has."""
+    """Return the request with these messages; the same object when nothing changed."""
     came = request.messages
     if len(came) == len(messages) and all(one is other.message for one, other in zip(came, messages, strict=True)):
         return request

@@ -1,4 +1,4 @@
-"""The parameters of a request, everything but messages and tools -> those that the host takes, and each change."""
+"""Request parameters (everything but messages and tools) -> parameters that the host accepts, with each change."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["cache_key_of", "condition_parameters"]
 
 _OLD: Final = "max_tokens"
 _NEW: Final = "max_completion_tokens"
-"""KIMI 3: it wins over the old name."""
+"""KIMI 3: it takes precedence over the old name."""
 _TOKEN_FIELDS: Final = (_OLD, _NEW)
-# Claude Code's first line, whose text is another one in every request (CLIENTS).
+# Claude Code's first line, which differs in every request (CLIENTS).
 _BILLING: Final = re.compile(r"^x-anthropic-billing-header:[^\n]*\n?", re.MULTILINE)
 
 
 def condition_parameters(request: Request, profile: HostProfile, options: KimiOptions) -> tuple[Request, list[Change]]:
-    """A request that the host accepts. One that is right already comes back as it is, with no changes.
+    """Adapt the parameters to the host. A valid request is returned unchanged.
 
-    A model that is not a Kimi, at a host of which nothing is known, gets what the client sent; only what the
-    dialect itself asks for is added.
+    For a model other than Kimi on an unknown host, the client's values are kept; only what the dialect requires is
+    added.
 
     >>> from moonshim.engine.values.conversation import Sampling
     >>> from moonshim.engine.hosts.detect import profile_for
@@ -67,20 +67,20 @@ def condition_parameters(request: Request, profile: HostProfile, options: KimiOp
 
 
 def _fit_stream(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
-    """A stream or a whole answer, as the host can; the reply is gathered, or cut up, for the client."""
+    """Ask for a stream or a single response, whichever the host supports; the reply is converted for the client."""
     streams = {"both": request.stream, "only": True, "never": False}[profile.streaming]
     if bool(streams) == bool(request.stream):
         return request, []
     why = "the host only streams: its answer is put together" if streams else "the host does not stream: asked at once"
     fitted = replace(request, stream=streams)
     if not streams:
-        # Hosts refuse the options of a stream where there is none.
+        # Hosts refuse `stream_options` on a request that does not stream.
         fitted = replace(fitted, include_usage=None, body_overrides=fitted.body_overrides | {"stream_options": None})
     return fitted, [Change("streaming", why, "stream")]
 
 
 def _fit_format(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
-    """KIMI 3: text, json_object and json_schema are taken, the last one with its schema, in Moonshot's flavour."""
+    """KIMI 3: text, json_object and json_schema are accepted, the latter with a schema in Moonshot's flavour."""
     wanted = request.response_format
     if wanted is None or wanted.kind != "json_schema":
         return request, []
@@ -103,7 +103,8 @@ def _fit_format(request: Request, profile: HostProfile) -> tuple[Request, list[C
 
 
 def _name_tokens(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
-    """The limit of tokens under a name that the host knows. Of two, the one that counts: the other may be refused."""
+    """Send the token limit under a name that the host knows. If both names are set, only the effective one is sent:
+    the host may refuse the other."""
     tokens = request.sampling.max_tokens
     if tokens is None or profile.dialect != "openai_chat":
         return request, []
@@ -118,14 +119,14 @@ def _name_tokens(request: Request, profile: HostProfile) -> tuple[Request, list[
         return replace(request, body_overrides=request.body_overrides | {_OLD: None}), [Change("max_tokens", why, _OLD)]
     if said == {name: tokens}:
         return request, []
-    # The same number, so nothing to report.
+    # The value is unchanged, so there is nothing to report.
     return replace(request, body_overrides=request.body_overrides | dict.fromkeys(_TOKEN_FIELDS) | {name: tokens}), []
 
 
 def _ask_for_usage(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
     if not request.stream or profile.dialect != "openai_chat" or request.include_usage:
         return request, []
-    # A Chat client of a host that nobody knows gets what it asked for; any other dialect has to tell the usage.
+    # A Chat client of an unknown host gets what it asked for; every other dialect has to report usage.
     if profile.host == "generic" and profile.generation == "other" and "openai_chat" in request.extras:
         return request, []
     why = "a stream tells its usage only when it is asked to"
@@ -133,7 +134,7 @@ def _ask_for_usage(request: Request, profile: HostProfile) -> tuple[Request, lis
 
 
 def cache_key_of(request: Request) -> str:
-    """A key that is the same for every turn of one conversation, and another one for another conversation.
+    """Cache key that is stable over the turns of a conversation and differs between conversations.
 
     >>> cache_key_of(Request(model="k3", messages=(Message("user", (Text("hi"),)),)))
     'moonshim-4389270ccc23a707479410ff7af874b6'
@@ -149,7 +150,7 @@ def cache_key_of(request: Request) -> str:
 
 
 def _first_turn(request: Request) -> list[Message]:
-    """What the first request of a conversation had already: all that stands before the model answered the user."""
+    """Messages that the first request of the conversation already had: all before the first assistant reply."""
     asked, out = False, list[Message]()
     for message in request.messages:
         if asked and message.role == "assistant":
@@ -160,7 +161,7 @@ def _first_turn(request: Request) -> list[Message]:
 
 
 def _told(message: Message) -> str:
-    """What a message says, in one text."""
+    """Text and media references of a message as one string."""
     said = []
     for part in message.parts:
         if isinstance(part, Text):

@@ -1,4 +1,4 @@
-"""Sampling as a client asks for it -> sampling that this host accepts. Left out is always accepted."""
+"""Client sampling parameters -> parameters that this host accepts. Omitting one is always accepted."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "top_p": (0.0, 1.0),
 }
 _POSITIVE: Final = ("top_p", "n", "max_tokens")
-"""What cannot be nothing, and is left out when it is."""
+"""Must be greater than 0, and are omitted otherwise."""
 _GREEDY: Final = 0.01
 _HUGE: Final = 10**15
 
 
 def fit_sampling(sampling: Sampling, profile: HostProfile, *, thinking: bool) -> tuple[Sampling, list[Change]]:
-    """The sampling that is sent, and each change. Of a model that is not a Kimi only the limit of tokens is kept.
+    """The sampling to send, and each change. For models other than Kimi only the token limit is adapted.
 
     >>> from moonshim.engine.hosts.detect import profile_for
     >>> row = profile_for(host="moonshot", model="kimi-k3")
@@ -66,7 +66,7 @@ def fit_sampling(sampling: Sampling, profile: HostProfile, *, thinking: bool) ->
 
 
 def _shown(value: float) -> str:
-    """A number for people; one with hundreds of digits, which Python refuses to write, in words."""
+    """Format a number for a message; Python refuses to print one with thousands of digits."""
     return f"{value:.10g}" if abs(value) < _HUGE else "(a huge number)"
 
 

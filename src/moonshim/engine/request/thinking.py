@@ -1,4 +1,4 @@
-"""How much a client wants the model to think -> the words in which this host hears it."""
+"""The client's thinking settings -> the fields in which this host expects them."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ _SPELLINGS: Final = {
     "openai_chat": ("thinking", "reasoning_effort", "chat_template_kwargs", "reasoning", "enable_thinking"),
     "anthropic": ("thinking",),
 }
-"""By dialect: the fields in which clients say it. `output_config` says more than effort, and is the dialect's own."""
+"""By dialect: fields in which clients set thinking. `output_config` also carries other settings, so the dialect
+handles it."""
 _TEMPLATE_WORDS: Final = frozenset({"thinking", "enable_thinking", "preserve_thinking", "thinking_effort"})
 _REASONING_WORDS: Final = frozenset({"enabled", "effort", "max_tokens"})
-# KIMI 3: K3 documents no thinking object, but accepts these, which its own clients send.
+# KIMI 3: K3 documents no thinking object but accepts these, which its own clients send.
 _ACCEPTED: Final[tuple[Json, ...]] = ({"type": "enabled"}, {"type": "enabled", "keep": "all"})
 _PLACE: Final = "thinking"
 _MESSAGES_STYLES: Final = ("anthropic", "output_config")
-"""Messages has no word for keeping the reasoning of former turns."""
+"""Messages has no setting for keeping the reasoning of earlier turns."""
 
 
 class RequestedThinking(Struct, frozen=True):
-    """What is left of the client's wish when everything that the host cannot do is taken out."""
+    """The client's settings, without anything that the host does not support."""
 
     enabled: bool | None
     effort: str | None
-    """The host's own word."""
+    """In the host's spelling."""
     budget: int | None
     keep: bool
 
 
 def thinks(request: Request, profile: HostProfile) -> bool:
-    """Whether the model will think, before and after the request was conditioned for its host.
+    """Whether the model will think. Gives the same result before and after the request is adapted.
 
     >>> from moonshim.engine.hosts.detect import profile_for
     >>> row = profile_for(host="moonshot", model="kimi-k2.6")
@@ -73,11 +74,11 @@ def _put_off(put: Json) -> bool:
 
 
 def spell_thinking(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
-    """The request in the host's own spelling (`Request.body_overrides`); what was right already stays as it came."""
+    """Set thinking in the host's spelling (`Request.body_overrides`); correct fields stay as received."""
     if profile.thinking == "passed":
         return request, []
     said = _said(request, profile)
-    # An object that says nothing (`thinking: {}`) is refused, the other fields are not even looked at.
+    # An empty object (`thinking: {}`) is refused; in the other fields it is ignored.
     if request.thinking == Thinking() and "thinking" not in said:
         return request, []
     changes: list[Change] = []
@@ -132,7 +133,7 @@ def _wanted(thinking: Thinking, profile: HostProfile, changes: list[Change]) -> 
 
 
 def _said(request: Request, profile: HostProfile) -> Json:
-    """The client's own fields, when it speaks the dialect of the host, less those that were put right already."""
+    """The client's own thinking fields, if it uses the host's dialect, except those already overridden."""
     came = dialect_named(profile.dialect).body_fields(request)
     return {
         key: came[key]
@@ -142,7 +143,7 @@ def _said(request: Request, profile: HostProfile) -> Json:
 
 
 def _without_accepted(said: Json, profile: HostProfile) -> Json:
-    """The client's fields, less a thinking object that does no harm."""
+    """The client's fields without a thinking object that the host tolerates."""
     if profile.thinking == "reasoning_effort" and profile.keep_all and said.get("thinking") in _ACCEPTED:
         return {key: value for key, value in said.items() if key != "thinking"}
     return said
@@ -198,12 +199,12 @@ def _anthropic(wanted: RequestedThinking, said: Json) -> Json:
 
 
 def _output_config(wanted: RequestedThinking, said: Json) -> Json:
-    """The dialect writes the effort itself, beside what else `output_config` says; there is no thinking field."""
+    """The dialect writes the effort into `output_config` itself; there is no thinking field."""
     return {}
 
 
 def _beside(given: Any, words: frozenset[str]) -> Json:
-    """What else the client's object says."""
+    """The other keys of the client's object."""
     return {key: value for key, value in given.items() if key not in words} if isinstance(given, dict) else {}
 
 

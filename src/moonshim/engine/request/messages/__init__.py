@@ -1,1 +1,1 @@
-"""The messages of a history -> messages that the host accepts."""
+"""History messages -> messages that the host accepts."""

@@ -1,15 +1,15 @@
-"""Calls and results in any order -> each call answered once, directly behind the message that made it.
+"""Calls and results in any order -> each call answered once, directly after the message that made it.
 
-Hosts refuse everything else. What was sent must stay as it was sent, so nothing that comes
-after the model's next message changes what stands before it:
+Hosts refuse everything else. What was sent must not change, so nothing after the next assistant message affects what
+precedes it:
 
-- a result of the same turn moves behind its call, in the order of the calls;
-- a call that its turn does not answer gets a result that says so;
-- a result that comes when the conversation has gone on, a second one, and one whose call
-  is not there become user text in their place, which names the tool.
+- a result in the same turn moves to its call, in the order of the calls;
+- a call without a result in its turn gets a placeholder result;
+- a result in a later turn, a second result, and a result without a call become user text that names the tool, in
+  place.
 
-One case is left in which the past changes: a request was sent without a result, no answer
-came (it failed, or was stopped), and the next one has the result in the same turn.
+Earlier messages change in one case only: a request without the result got no reply (it failed or was cancelled), and
+the next request has the result in the same turn.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _DETAILS: Final[dict[Fate, str]] = {
 
 
 class _Seen(Struct, frozen=True):
-    """A result: which call it answers, and what becomes of it."""
+    """A result: the call it answers, and how it is handled."""
 
     slot: int
     fate: Fate
 
 
 def legal(messages: list[LocatedMessage], changes: list[Change], *, marks_errors: bool = True) -> list[LocatedMessage]:
-    """The conversation as hosts accept it. Turns that are right stay the very objects that they are.
+    """Order calls and results as hosts require. Turns that are already in order keep their message objects.
 
-    `marks_errors` tells whether the host's dialect has a mark for results of tools that failed.
+    `marks_errors`: whether the host's dialect can mark a result as failed.
     """
     adapter = _CallOrder(messages, changes, marks_errors=marks_errors)
     out, position = list[LocatedMessage](), 0
@@ -94,7 +94,7 @@ class _CallOrder:
             self._results[at] = _Seen(slot, fate)
 
     def is_right(self, turn: list[LocatedMessage], start: int) -> bool:
-        """Whether every call is answered behind its message, in order, before anything else is said."""
+        """Whether every call is answered after its message, in order, before any other content."""
         waiting = list[int]()
         for position, one in enumerate(turn, start):
             made = list[int]()
@@ -130,7 +130,7 @@ class _CallOrder:
         return out
 
     def _before(self, turn: list[LocatedMessage], start: int) -> dict[int, tuple[str, int]]:
-        """For each call that is answered, what stood before the result: its message, another result, or something."""
+        """For each answered call, what precedes its result: the calling message, another result, or something else."""
         found, last = dict[int, tuple[str, int]](), ("", 0)
         for position, one in enumerate(turn, start):
             if one.message.role == "assistant" or not one.message.parts:
@@ -156,9 +156,9 @@ class _CallOrder:
         return one if alone else replace(one, message=Message("tool", (result,)))
 
     def _rest(self, one: LocatedMessage, position: int, *, behind_model: bool) -> LocatedMessage | None:
-        """The message without the results that stand behind their calls; None when nothing else was in it.
+        """The message without results that move to their calls; None when nothing else is in it.
 
-        The first word behind the model's that only repeats a result is a turn all the same, which says nothing.
+        A message that follows the assistant's and only repeats results still separates two turns, so it stays, empty.
         """
         message, parts, kept, copied = one.message, list[Part](), True, True
         for place, part in enumerate(message.parts):
@@ -177,7 +177,7 @@ class _CallOrder:
             alone = behind_model and copied and not more_follows(message)
             return replace(one, message=Message("user")) if alone else None
         if message.role == "tool":
-            # What stood beside the result belonged to a tool message.
+            # The extras belonged to a tool message.
             return replace(one, message=Message("user", tuple(parts)))
         return one.saying(*parts)
 
@@ -190,7 +190,7 @@ def _tool(name: str | None) -> str:
 
 
 def _as_text(result: ToolResult, heading: str) -> list[Part]:
-    """A result that has no call, in words: the first text of it goes behind the heading."""
+    """Render a result without a call as text: the heading, then the first text of the result."""
     said = heading.format(tool=_tool(result.name))
     first, *others = [part for part in result.parts if part != Text("")] or [Text("")]
     if isinstance(first, Text):

@@ -1,4 +1,4 @@
-"""The calls and results of a history -> under the names that the host knows, with arguments that are objects."""
+"""Calls and results of a history -> under the host's tool names, with arguments that are JSON objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moonshim.engine.wire.json_codec import decode_object
 __all__ = ["Mend", "condition_calls"]
 
 Mend: TypeAlias = Callable[[str], str | None]
-"""Arguments that are no JSON object -> arguments that are, or None when nothing sensible can be made of them."""
+"""Arguments that are not a JSON object -> repaired arguments, or None when they cannot be repaired."""
 
 _EMPTY: Final = "{}"
 
@@ -24,9 +24,10 @@ _EMPTY: Final = "{}"
 def condition_calls(
     messages: list[LocatedMessage], names: ToolNames, declared: Iterable[str], mend: Mend | None, changes: list[Change]
 ) -> list[LocatedMessage]:
-    """Rename calls and results, and put arguments right that hosts refuse. Valid arguments stay to the letter.
+    """Rename calls and results, and repair arguments that hosts refuse. Valid arguments stay unchanged, byte for
+    byte.
 
-    That a declared tool has another name was told when it was declared.
+    The new name of a declared tool was already reported with its declaration.
     """
     adapter = _Calls(names, mend, changes)
     adapter.told.update(declared)
@@ -43,7 +44,7 @@ class _Calls:
         if all(one is other for one, other in zip(parts, message.parts, strict=True)):
             return message
         if message.role == "tool":
-            # The name that came beside the result is the old one.
+            # The name stored with the message is the old one.
             message = without_result_name(message)
         return replace(message, parts=parts)
 

@@ -1,4 +1,4 @@
-"""Fields of Chat messages that hosts refuse: entries of `tool_calls` that are none, `partial` in the wrong place."""
+"""Chat message fields that hosts refuse (malformed `tool_calls` entries, a misplaced `partial`) -> fixed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["condition_shapes", "may_go_on"]
 
 
 def condition_shapes(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
-    """Chat messages whose fields are such as every host reads; the parts stay as they are."""
+    """Fix message fields that some hosts refuse; the parts stay unchanged."""
     out = list[LocatedMessage]()
     for number, one in enumerate(messages):
         if is_plain(one.message):
@@ -24,7 +24,7 @@ def condition_shapes(messages: list[LocatedMessage], changes: list[Change]) -> l
             continue
         message, unread = without_unread_calls(one.message)
         if unread:
-            # No call could be read in it: it is empty, or not the model's.
+            # It holds no readable call: it is empty, or the message is not the assistant's.
             changes.append(Change("calls_shape", "tool_calls without a call in it: left out", one.place))
         if is_partial(message) and not may_go_on(message, last=number == len(messages) - 1):
             changes.append(Change("partial", "only the last message, without calls, can be continued", one.place))
@@ -36,5 +36,5 @@ def condition_shapes(messages: list[LocatedMessage], changes: list[Change]) -> l
 
 
 def may_go_on(message: Message, *, last: bool) -> bool:
-    """Whether the model can be asked to go on with this message."""
+    """Whether the model can be asked to continue this message."""
     return last and message.role == "assistant" and not any(isinstance(part, ToolCall) for part in message.parts)

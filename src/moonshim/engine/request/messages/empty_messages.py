@@ -1,4 +1,4 @@
-"""Empty text, messages that say nothing, and thoughts that stand alone -> gone, or where they belong."""
+"""Empty text, empty messages and separate reasoning messages -> removed, or merged where they belong."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ NOTHING: Final = "[empty message]"
 
 
 def drop_empty(messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
-    """Take out empty text where the host refuses it, and messages that say nothing, which all hosts refuse.
+    """Remove empty text where the host refuses it, and empty messages, which all hosts refuse.
 
-    The content of a tool result may be empty, and a message that the model is to go on with, too.
+    The content of a tool result may be empty, and so may a message that the model continues.
     """
     out, begun = list[LocatedMessage](), False
     for number, one in enumerate(messages):
@@ -45,7 +45,7 @@ def drop_empty(messages: list[LocatedMessage], profile: HostProfile, changes: li
         goes_on = _goes_on(one.message, last=last)
         if not goes_on and _is_empty(one.message, profile):
             if profile.merges_roles and begun and _stands_between(out[-1].message, one.message, last=last):
-                # Without it, two turns would become one, behind what was already sent.
+                # Without it two turns would be merged, which changes what was already sent.
                 role: Role = "assistant" if one.message.role == "assistant" else "user"
                 changes.append(Change("empty_message", "a turn that says nothing stays, and says that", one.place))
                 out.append(one.as_message(Message(role, (Text(NOTHING),))))
@@ -69,7 +69,7 @@ def drop_empty(messages: list[LocatedMessage], profile: HostProfile, changes: li
 
 
 def _stands_between(before: Message, message: Message, *, last: bool) -> bool:
-    """Whether a turn keeps others apart. The model would go on with a last one of its own."""
+    """Whether the message separates two turns. The model would continue an assistant message at the end."""
     return before.role != "assistant" and not last if message.role == "assistant" else before.role == "assistant"
 
 
@@ -84,7 +84,7 @@ def _says(part: Part) -> bool:
 
 
 def _goes_on(message: Message, *, last: bool) -> bool:
-    """Whether it says something by being there: the model goes on with it, or it declares tools."""
+    """Whether a message without content still matters: the model continues it, or it declares tools."""
     return bool(chat_extras.declared_tools(message)) or (
         chat_extras.is_partial(message) and may_go_on(message, last=last)
     )
@@ -100,10 +100,10 @@ def _drops_text(message: Message, profile: HostProfile) -> bool:
 
 
 def _with_full_results(message: Message, profile: HostProfile) -> Message:
-    """The message whose results have no empty text in a list; a result that says nothing is an empty text itself."""
+    """Remove empty text from results that are lists; an empty result becomes an empty string."""
     parts = list[Part]()
     blocks = profile.dialect == messages_extras.DIALECT and messages_extras.came_with_listed_results(message)
-    # Messages writes a result without parts as an empty text, and one that did not change as it came.
+    # Messages writes a result without parts as an empty string, and an unchanged one as received.
     nothing = () if blocks else (Text(""),)
     for part in message.parts:
         if isinstance(part, ToolResult) and Text("") in part.parts:
@@ -118,21 +118,21 @@ def _with_full_results(message: Message, profile: HostProfile) -> Message:
 
 
 class _Turn:
-    """Messages of the model that are to be one."""
+    """Assistant messages that will be merged into one."""
 
     __slots__ = ("members", "thinks")
 
     def __init__(self, one: LocatedMessage) -> None:
         self.members = [one]
         self.thinks = _is_silent(one.message) and _has_thoughts(one.message)
-        """Whether nothing but thoughts was said so far."""
+        """Whether there has been only reasoning so far."""
 
     def add(self, one: LocatedMessage) -> None:
         self.thinks = _is_silent(one.message) and (self.thinks or _has_thoughts(one.message))
         self.members.append(one)
 
     def joined(self) -> LocatedMessage:
-        """The last message, which says what those before it have said, too, in the place of the first."""
+        """The last message with the parts of those before it, at the place of the first."""
         first, last = self.members[0], self.members[-1]
         if len(self.members) == 1:
             return first
@@ -141,8 +141,8 @@ class _Turn:
 
 
 def join_turns(messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
-    """The model's messages that follow each other become one: all of them where the host wants roles to alternate,
-    elsewhere those that are only thoughts, which belong to what comes next. Linear."""
+    """Merge consecutive assistant messages: all of them where the host requires alternating roles, elsewhere only
+    messages that hold nothing but reasoning, which belongs to what follows. Linear time."""
     if not any(_joins(one.message, other.message, profile) for one, other in pairwise(messages)):
         return messages
     turns = list[_Turn]()
@@ -161,7 +161,7 @@ def join_turns(messages: list[LocatedMessage], profile: HostProfile, changes: li
 
 
 def _joins(before: Message, message: Message, profile: HostProfile) -> bool:
-    """Whether two messages that follow each other become one."""
+    """Whether two consecutive messages are merged."""
     if not before.role == message.role == "assistant":
         return False
     return profile.merges_roles or (not before.is_one_text and _is_silent(before) and _has_thoughts(before))
@@ -176,9 +176,9 @@ def _has_thoughts(message: Message) -> bool:
 
 
 def join_roles(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
-    """Messages of the user, and results, that came apart are marked as one, for hosts that want roles to alternate.
+    """Mark consecutive user messages and results as one message, for hosts that require alternating roles.
 
-    Results stand before what else the user says in the same message.
+    Results come before other content of the same user message.
     """
     out, apart = list[LocatedMessage](), False
     for one in messages:

@@ -1,16 +1,16 @@
-"""The identifiers of a history -> those that the host wants to see in it.
+"""Tool call ids of a history -> ids that the host accepts.
 
-| `history_ids` | what a call gets, and its result with it |
+| `history_ids` | the id of a call and its result |
 |---|---|
-| `k2` | `functions.name:n`, made anew from its position among all calls |
-| `k2_messages` | `functions_name_n`, from its position too: legal in Messages, and read back where K2 imitates it |
-| `unique` | the one it came with; one that repeats gets `_2`, `_3`, in order |
-| `standard` | the same, if models of other families take it (at most 40 characters), otherwise `call_*` |
-| `anthropic` | the same, if it is legal in Messages, otherwise `toolu_*` |
-| `mistral` | the same, if it is nine letters and digits, otherwise nine others |
-| `keep` | the one it came with, also where it repeats |
+| `k2` | `functions.name:n`, from the position among all calls |
+| `k2_messages` | `functions_name_n`, also from the position: legal in Messages, and recognized when K2 imitates it |
+| `unique` | the received id; a repeated one gets `_2`, `_3`, in order |
+| `standard` | the same if other model families accept it (at most 40 characters), otherwise `call_*` |
+| `anthropic` | the same if it is legal in Messages, otherwise `toolu_*` |
+| `mistral` | the same if it is nine letters and digits, otherwise nine others |
+| `keep` | the received id, even if repeated |
 
-One that came without any gets `call_*`. What a call gets depends on it and on those before it.
+A call without an id gets `call_*`. An id depends only on its call and the calls before it.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from moonshim.engine.values.tool_calls import CallSeen
 
 __all__ = ["condition_ids", "policy_of"]
 
-# LiteLLM keeps the thought signature of Gemini in the identifier, and Gemini refuses a call without it.
+# LiteLLM stores Gemini's thought signature in the id, and Gemini refuses a call without it.
 _STANDARD: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{STANDARD_LIMIT}}}|.*__thought__.*", re.DOTALL)
 _ANTHROPIC: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{ANTHROPIC_LIMIT}}}")
 _MISTRAL: Final = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 def policy_of(options: KimiOptions, profile: HostProfile, model: str) -> HistoryIds:
-    """The policy that options name, which holds in requests as it does in replies.
+    """The id policy that the options select, the same for requests and replies.
 
-    What Messages, or a model that is known to be no Kimi, would refuse is not sent all the same.
+    A host policy wins where Messages, or a model known not to be Kimi, would refuse other ids.
     """
     policy = profile.history_ids
     if policy in _SPELLINGS and not (policy == "standard" and family_of(model) == "other"):
@@ -63,7 +63,7 @@ def policy_of(options: KimiOptions, profile: HostProfile, model: str) -> History
 def condition_ids(
     messages: list[LocatedMessage], policy: HistoryIds, changes: list[Change], *, prefix: str = "functions"
 ) -> list[LocatedMessage]:
-    """Give calls and results the identifiers of this policy; `prefix` is that of K2's."""
+    """Assign ids to calls and results; `prefix` applies to the `k2` policy."""
     pairing = pair(one.message for one in messages)
     calls = _calls(pairing)
     ids = _from_position(calls, prefix) if policy == "k2" else _ASSIGN[policy](calls)
@@ -74,7 +74,7 @@ def condition_ids(
 
 
 def _calls(pairing: Pairing) -> list[ToolCall]:
-    """The call of each slot; a result that has lost its call stands for one."""
+    """The call of each slot; a result without its call stands in for one."""
     found: dict[int, ToolCall] = {}
     for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
         if slot not in found:
@@ -135,7 +135,7 @@ def _marked(call: ToolCall, mark: str) -> str:
 
 
 def _legal(legal: re.Pattern[str], spell: Callable[[str, str], str]) -> Callable[[list[ToolCall]], list[str]]:
-    """As it came where that is legal, otherwise spelled anew."""
+    """Keep the received id where it is legal, otherwise generate one."""
 
     def one(call: ToolCall, mark: str) -> str:
         marked = call.wire_id + mark if call.wire_id else ""

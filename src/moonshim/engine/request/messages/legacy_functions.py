@@ -1,7 +1,7 @@
-"""The protocol of 2023, in which calls had no identifiers -> calls and results.
+"""The 2023 function calling protocol, whose calls have no ids -> tool calls and results.
 
-`function_call` on the assistant's message becomes a call, and the next message of role
-`function` under its name the result. No host of today takes the old form.
+`function_call` of an assistant message becomes a call, and the next `function` message with that name its result.
+Hosts no longer accept the old form.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["condition_functions", "declare_functions"]
 
 
 def condition_functions(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
-    """Everything that is not of the old protocol stays as it is."""
+    """Convert messages of the old protocol; all others stay unchanged."""
     waiting, out = dict[str, str](), list[LocatedMessage]()
     for number, one in enumerate(messages):
         if one.message.role == "assistant" and has_legacy_call(one.message):
@@ -40,7 +40,7 @@ def condition_functions(messages: list[LocatedMessage], changes: list[Change]) -
 
 
 def declare_functions(request: Request) -> tuple[Request, list[Change]]:
-    """`functions` and `function_call` of the body are said as `tools` and `tool_choice`."""
+    """Convert the body fields `functions` and `function_call` to `tools` and `tool_choice`."""
     request, old = without_legacy_fields(request)
     return request, [Change("function_call", f"{name} is said as hosts of today take it", name) for name in old]
 

@@ -1,4 +1,4 @@
-"""Images, sounds and documents -> what the host can see; what it cannot is said as text, or refused."""
+"""Images, audio, video and documents -> media that the host accepts; others become text or are refused."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _TEXTUAL: Final = re.compile(
 def condition_media(
     messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]
 ) -> list[LocatedMessage]:
-    """Say documents of text as text where the host takes no files.
+    """Send text documents as text where the host accepts no files.
 
-    `CannotExpress` for what the model is shown now and cannot see. What a former turn showed to another model is left
-    out and said to be: a conversation must be able to go on after a switch of models.
+    Raises `CannotExpress` for current media that the model cannot read. Media from earlier turns, shown to another
+    model, are replaced by a note: a conversation must be able to continue after a change of model.
     """
     adapter = _MediaAdapter(profile, changes)
     answered = max((number for number, one in enumerate(messages) if one.message.role == "assistant"), default=-1)
@@ -82,7 +82,7 @@ _ARTICLES: Final = {"image": "an", "audio": "an", "video": "a", "file": "a"}
 
 
 def _text_of(media: Media) -> str | None:
-    """The text of a document, when it is one."""
+    """The content of a text document, None for anything else."""
     if media.kind != "file" or media.data is None or _TEXTUAL.fullmatch(media.media_type or "") is None:
         return None
     try:
@@ -92,11 +92,11 @@ def _text_of(media: Media) -> str | None:
 
 
 def move_media(messages: list[LocatedMessage], changes: list[Change], *, results: bool) -> list[LocatedMessage]:
-    """Media go into a user message where they may not stand themselves, which says where to look.
+    """Move media that are not allowed in their message into a user message, leaving a pointer in their place.
 
-    Only the user shows things: those in messages of the model and of the system move, and with
-    `results` those in tool results, where Chat has only text. The user message stands directly
-    behind the message that they come from, or behind the results that follow it.
+    Only user messages may hold media. Media in assistant and system messages always move; those in tool results move
+    with `results`, since Chat results are text only. The user message follows the original message, or the results
+    after it.
     """
     out, waiting = list[LocatedMessage](), list[Part]()
     for number, one in enumerate(messages):
@@ -110,7 +110,7 @@ def move_media(messages: list[LocatedMessage], changes: list[Change], *, results
             elif isinstance(part, Media) and one.message.role in _BLIND:
                 part = _pointer(part, _BLIND[one.message.role], waiting)
             elif waiting and one.message.role not in _BLIND:
-                # Results and words in one message: what the results showed stands between them.
+                # Results and other content in one message: media of the results go between them.
                 parts += waiting
                 waiting = []
             parts.append(part)
@@ -129,7 +129,7 @@ _BLIND: Final = {"assistant": "the assistant", "system": "the system prompt"}
 
 
 def _pointing(result: ToolResult, waiting: list[Part]) -> ToolResult:
-    """The result with pointers in the place of its media, which go to those that wait."""
+    """Replace media in the result with pointers and append the media to `waiting`."""
     if not any(isinstance(part, Media) for part in result.parts):
         return result
     whose = f"the result of tool {result.name}" if result.name else "the result"

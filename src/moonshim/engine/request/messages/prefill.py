@@ -1,4 +1,4 @@
-"""An answer that the client has begun -> a message that the host goes on with."""
+"""An assistant message that the client has started -> a message that the host continues."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["mark_prefill"]
 
 
 def mark_prefill(request: Request) -> tuple[Request, list[Change]]:
-    """In Messages a last message of the assistant is gone on with; Kimi on Chat wants that said (`partial`)."""
+    """Messages continues a trailing assistant message; Kimi on Chat requires the `partial` flag for that."""
     last = request.messages[-1] if request.messages else None
     if MESSAGES not in request.extras or last is None or last.role != "assistant" or is_partial(last):
         return request, []

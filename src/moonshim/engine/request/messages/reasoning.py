@@ -1,7 +1,7 @@
-"""The reasoning of former turns -> in the field that the host reads; lost reasoning is put back, or made up for.
+"""Reasoning of earlier turns -> in the field that the host reads; lost reasoning is restored or replaced.
 
-What stands in for lost reasoning is the mildest thing that the host accepts: nothing, an empty
-text, a blank. Never words, which the model would read as its own thoughts.
+The replacement for lost reasoning is the mildest value that the host accepts: nothing, an empty string or a space.
+Never words, which the model would read as its own reasoning.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["condition_reasoning", "put_back"]
 
 _REDACTED: Final = "redacted_thinking"
 _ROUTED: Final = "reasoning."
-"""How the types of OpenRouter's entries begin, to which an index belongs."""
+"""Type prefix of OpenRouter's entries, which carry an index."""
 _TOKENS: Final = ("signature", "encrypted", "encrypted_content", "data")
 _GROWING: Final = ("text", "summary", "encrypted", "data")
 
 
 def put_back(request: Request, profile: HostProfile, recalled: Mapping[int, Reasoning]) -> tuple[Request, list[Change]]:
-    """What somebody remembers of a turn stands in its message as if the client had sent it, where the host takes it.
+    """Insert cached reasoning into its message, as if the client had sent it, where the host accepts it.
 
-    What the client has sent itself counts more, unless it says nothing to this host.
+    Reasoning from the client takes precedence, unless the host cannot use it.
     """
     messages, adapter, tally = list(request.messages), _ReasoningAdapter(profile), ChangeCounter()
     for index in sorted(recalled):
@@ -39,7 +39,7 @@ def put_back(request: Request, profile: HostProfile, recalled: Mapping[int, Reas
             continue
         before = messages[index - 1] if index else message
         if _only_thinks(before) and adapter.heard(before):
-            continue  # Thoughts that stand alone are joined to what comes next.
+            continue  # A reasoning-only message is merged with the next one.
         said = (part for part in message.parts if not isinstance(part, Reasoning))
         messages[index] = replace(message, parts=(recalled[index], *said))
         place = request.locations[index] if index < len(request.locations) else None
@@ -49,8 +49,8 @@ def put_back(request: Request, profile: HostProfile, recalled: Mapping[int, Reas
 
 
 def _wants(message: Message, profile: HostProfile) -> bool:
-    """Whether the host takes the reasoning of this message."""
-    # In the protocol of 2023 a call is a field.
+    """Whether the host accepts reasoning with this message."""
+    # In the 2023 protocol a call is a field.
     calling = any(isinstance(part, ToolCall) for part in message.parts) or has_legacy_call(message)
     keeps = profile.keeps_reasoning == "all" or (profile.keeps_reasoning == "calls" and calling)
     return message.role == "assistant" and profile.reasoning_in is not None and keeps
@@ -64,7 +64,7 @@ def _only_thinks(message: Message) -> bool:
 def condition_reasoning(
     messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]
 ) -> list[LocatedMessage]:
-    """Each message depends on itself alone."""
+    """Adapt the reasoning of each message, independently of the others."""
     adapter = _ReasoningAdapter(profile)
     out = [one.as_message(adapter.made(one)) if one.message.role == "assistant" else one for one in messages]
     changes.extend(adapter.tally.changes())
@@ -85,7 +85,7 @@ class _ReasoningAdapter:
             return self._dropped(one, "the model takes no reasoning of former turns") if thoughts else message
         if profile.keeps_reasoning == "calls" and not calling:
             return self._dropped(one, "the model reads no reasoning of messages without calls") if thoughts else message
-        # What the host does not take is lost, whoever has lost it.
+        # Reasoning that the host does not accept counts as lost.
         thoughts = [self.taken(thought, one.place) for thought in self._joined(thoughts, one.place)]
         if profile.signed_reasoning:
             thoughts = [thought for thought in thoughts if thought.signature or thought.details]
@@ -98,7 +98,7 @@ class _ReasoningAdapter:
         return self._put(message, named, first=calling and profile.lost_reasoning is not None, place=one.place)
 
     def heard(self, message: Message) -> bool:
-        """Whether a message has reasoning that says anything to this host."""
+        """Whether a message has reasoning that this host can use."""
         taken = (self.taken(part, None) for part in message.parts if isinstance(part, Reasoning))
         return any(thought.text.strip() or thought.signature or thought.details for thought in taken)
 
@@ -107,7 +107,7 @@ class _ReasoningAdapter:
         return replace(one.message, parts=tuple(p for p in one.message.parts if not isinstance(p, Reasoning)))
 
     def _found(self, one: LocatedMessage, thoughts: list[Reasoning]) -> list[Reasoning]:
-        """What was thought before these calls is lost: what the host takes for it."""
+        """The reasoning before these calls is lost: use the host's placeholder."""
         lost = self._profile.lost_reasoning
         if lost is None or (thoughts and (thoughts[0].text == lost or not lost)):
             return thoughts
@@ -116,7 +116,7 @@ class _ReasoningAdapter:
         return [Reasoning(lost)]
 
     def _joined(self, thoughts: list[Reasoning], place: str | None) -> list[Reasoning]:
-        """Chat has one text for all reasoning of a message; blocks stay apart, since each may be signed."""
+        """Chat has one string for all reasoning of a message; blocks stay separate, since each may be signed."""
         if len(thoughts) < 2 or self._profile.reasoning_in == "thinking":
             return thoughts
         self.tally.add("reasoning_joined", "several pieces of reasoning in a message are sent as one", place)
@@ -125,7 +125,7 @@ class _ReasoningAdapter:
         return [replace(thoughts[0], text=text, details=details)]
 
     def taken(self, thought: Reasoning, place: str | None) -> Reasoning:
-        """What the host takes back of a thought."""
+        """Keep what the host accepts of a reasoning part."""
         details = tuple(map(self._unnumbered, self._whole(filter(self._takes, thought.details))))
         if details != thought.details:
             self.tally.add("reasoning_details", "entries, or parts of them, that the host does not take back", place)
@@ -138,12 +138,13 @@ class _ReasoningAdapter:
         return replace(thought, details=details, signature=signature)
 
     def _reads(self, signature: str, *, detailed: bool) -> bool:
-        """Whether a signature has a place and a form that this host knows; Chat has a place in the details."""
+        """Whether the host has a field for the signature and knows its form; in Chat that field is
+        `reasoning_details`."""
         placed = detailed or self._profile.reasoning_in == "thinking"
         return placed and not is_signed(signature) and self._signed.fullmatch(signature) is not None
 
     def _named(self, thought: Reasoning, message: Message, place: str | None) -> Reasoning:
-        """The thought under the name that the host reads."""
+        """The reasoning under the field name that the host reads."""
         field = self._field(thought, bool(thought.details), message)
         if field == thought.field:
             return thought
@@ -151,7 +152,7 @@ class _ReasoningAdapter:
         return replace(thought, field=field)
 
     def _takes(self, entry: dict[str, Any]) -> bool:
-        """Whether an entry of the details is of use to this host, and not one of our own tokens."""
+        """Whether the host can use an entry of the details; tokens signed by Moonshim are not sent."""
         if any(is_signed(entry.get(key)) for key in _TOKENS):
             return False
         if self._profile.reasoning_in == "thinking":
@@ -159,7 +160,7 @@ class _ReasoningAdapter:
         return self._profile.reasoning_in in ("reasoning_details", "echo") and entry.get("type") != _REDACTED
 
     def _whole(self, entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Entries as the host meant them: a client may have kept each piece of one, under the same index."""
+        """Merge fragments of an entry: a client may have stored each streamed fragment under the same index."""
         out: list[dict[str, Any]] = []
         if self._profile.indexed_details:
             return list(entries)
@@ -173,14 +174,14 @@ class _ReasoningAdapter:
         return out
 
     def _unnumbered(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Without the index of the stream, which Kimi refuses to take back."""
+        """Drop the stream index, which Kimi refuses in requests."""
         routed = str(entry.get("type", "")).startswith(_ROUTED)
         if "index" not in entry or (routed and self._profile.indexed_details):
             return entry
         return {key: value for key, value in entry.items() if key != "index"}
 
     def _field(self, thought: Reasoning, detailed: bool, message: Message) -> str | None:
-        """Under which name it goes; None where the way it came is right."""
+        """The field name to use; the original one where that is right."""
         names = (thought.field,) if thought.field is not None else reasoning_fields(message)
         match self._profile.reasoning_in:
             case "reasoning_content" | "reasoning" as wanted:
@@ -190,19 +191,19 @@ class _ReasoningAdapter:
                     return thought.field
                 return "reasoning_details" if detailed else "reasoning"
             case "echo" if detailed and names and self._profile.reasoning_out == "reasoning_details":
-                # A text that the entries have too was only written beside them for the client.
+                # The host wrote the same text next to its entries for the client only.
                 told = any(one.get(key) == thought.text for one in thought.details for key in ("text", "summary"))
                 return "reasoning_details" if told else thought.field
             case "echo" if not detailed and "reasoning_content" not in names:
-                # The name that the host itself uses. But a host that wants reasoning beside calls looks for a
-                # placeholder in `reasoning_content`, and one that answers with details never said `reasoning`.
+                # The name that the host itself uses. However, a host that requires reasoning with calls looks for a
+                # placeholder in `reasoning_content`, and one that replies with details never sends `reasoning`.
                 wants = self._profile.lost_reasoning is not None
                 foreign = wants and (not thought.text or self._profile.reasoning_out == "reasoning_details")
                 return thought.field if "reasoning" in names and not foreign else "reasoning_content"
         return thought.field
 
     def _put(self, message: Message, thoughts: list[Reasoning], *, first: bool, place: str | None) -> Message:
-        """The message with these thoughts where thoughts were, or before everything else."""
+        """Put the reasoning where reasoning was, or before everything else."""
         came = [part for part in message.parts if isinstance(part, Reasoning)]
         blocks = self._profile.reasoning_in == "thinking"
         out_of_place = blocks and first and bool(came) and not isinstance(message.parts[0], Reasoning)

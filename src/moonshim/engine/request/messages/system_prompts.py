@@ -1,4 +1,4 @@
-"""System prompts -> without lines that change with every request, in places and under roles that the host accepts."""
+"""System prompts -> without lines that change in every request, at positions and under roles that the host accepts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BILLING: Final = re.compile(r"^x-anthropic-billing-header:[^\n]*(?:\n|\Z)", re.
 
 
 def strip_billing(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
-    """Take out the line with which Claude Code begins its prompt: it differs every time, and no prompt cache fits."""
+    """Remove the first line of Claude Code's prompt: it differs in every request and defeats the prompt cache."""
     out = list[LocatedMessage]()
     for one in messages:
         message = one.message
@@ -39,7 +39,7 @@ def _has_billing(part: object) -> bool:
 
 
 def condition_roles(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
-    """Roles that only some hosts know become those that all know: `developer` is `system`, an unknown one `user`."""
+    """Replace roles that not all hosts know: `developer` becomes `system`, an unknown role `user`."""
     out = list[LocatedMessage]()
     for one in messages:
         role = unusual_role(one.message)
@@ -53,7 +53,7 @@ def condition_roles(messages: list[LocatedMessage], changes: list[Change]) -> li
 
 
 def system_as_text(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
-    """System messages behind others become user text in their place, for hosts that know only one prompt at the top."""
+    """Turn later system messages into user text in place, for hosts with a single prompt at the top."""
     out, top = list[LocatedMessage](), True
     for one in messages:
         top = top and one.message.role == "system"

@@ -1,4 +1,4 @@
-"""Reasoning that a client hands back as `<think>` text -> reasoning."""
+"""Reasoning that a client returns as `<think>` text -> reasoning."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _THOUGHT: Final = re.compile(r"\s*<think>(.*?)</think>\s*(.*)", re.DOTALL)
 
 
 def read_think_text(request: Request) -> tuple[Request, list[Change]]:
-    """An assistant's message that begins with a whole `<think>…</think>`, and has no reasoning of its own, has it.
+    """Convert a leading, complete `<think>…</think>` of an assistant message without reasoning into reasoning.
 
-    Clients that know no field for reasoning (pydantic-ai over Responses) echo it that way. A
-    model that reads its thought as something it said goes on to say its thoughts.
+    Clients without a reasoning field (pydantic-ai over Responses) return it that way. A model that sees its reasoning
+    as content starts to write its reasoning into the content.
     """
     messages, changes = list[Message](), list[Change]()
     for number, message in enumerate(request.messages):

@@ -1,4 +1,4 @@
-"""Tool messages without an identifier, without content, without a word of failure -> refused, or mended."""
+"""Tool messages without an id, content or failure notice -> refused, or completed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILED: Final = "[The tool failed.]"
 
 
 def check_results(messages: list[LocatedMessage]) -> None:
-    """`acceptRoleTool`: a tool message needs `tool_call_id`, and `content`, which may be empty."""
+    """`acceptRoleTool`: a tool message requires `tool_call_id`, and `content`, which may be empty."""
     for number, one in enumerate(messages):
         for part in one.message.parts:
             if not isinstance(part, ToolResult):
@@ -36,9 +36,9 @@ def check_results(messages: list[LocatedMessage]) -> None:
 
 
 def mend_results(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
-    """What is missing is filled in: empty content, and the identifier of a call of the same turn that nobody answers.
+    """Fill in missing content (empty) and missing ids, taken from an unanswered call of the same turn.
 
-    Among several such calls the one with the result's name goes first, then the one that was made first.
+    Of several such calls, one with the result's tool name is preferred, then the earliest.
     """
     out = list[LocatedMessage]()
     for _, turn in groupby(messages, key=attrgetter("turn")):
@@ -56,7 +56,7 @@ def _mended_turn(turn: list[LocatedMessage], changes: list[Change]) -> list[Loca
 
 
 class _Unclaimed:
-    """The calls of a turn that no result names, each to be taken once."""
+    """Calls of a turn that no result refers to; each can be taken once."""
 
     def __init__(self, calls: list[ToolCall]) -> None:
         self._queues: dict[str | None, deque[ToolCall]] = {None: deque(calls)}
@@ -107,7 +107,7 @@ def _has_content(message: Message, result: ToolResult) -> bool:
 
 
 def say_failures(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
-    """Chat has no mark for a tool that failed: a result that says nothing else says that."""
+    """State the failure in a failed result without content: Chat cannot mark a result as failed."""
     return [_failing(one, changes) if any(map(_fails_silently, one.message.parts)) else one for one in messages]
 
 

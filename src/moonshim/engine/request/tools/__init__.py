@@ -1,1 +1,1 @@
-"""Tool definitions and tool choice -> those that the host accepts."""
+"""Tool definitions and tool choice -> definitions and a choice that the host accepts."""

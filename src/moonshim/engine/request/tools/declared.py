@@ -1,4 +1,4 @@
-"""The tools that a client declares -> tools that the host accepts, in the same order, and the way back."""
+"""Declared tools -> tools that the host accepts, in the same order, and a map back to the client's tools."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ _SEARCHES: Final = ("web_search", "$web_search")
 
 
 class ToolAdapter:
-    """Where every declared tool of one request passes.
+    """Adapts every tool that a request declares.
 
-    `names` knows how the host sees each name, `by_name` which tool of the client stands
-    behind a name of the host. What a tool becomes depends on those that are declared with it, which
-    are the same in every turn, and on those declared before.
+    `names` maps a client's tool name to the host's, `by_name` maps a host's name to the client's tool. The result for
+    a tool depends only on tools declared with it, which are the same in every turn, and on tools declared before it.
     """
 
     def __init__(self, profile: HostProfile, changes: list[Change]) -> None:
@@ -40,9 +39,9 @@ class ToolAdapter:
         self._left_out: set[str] = set()
 
     def declare(self, tools: tuple[Tool, ...], where: str = "tools") -> tuple[Tool, ...]:
-        """The tools as the host accepts them; the very same where nothing has to change."""
+        """Return the tools as the host accepts them; the same tuple when nothing changes."""
         for tool in tools:
-            # A name that the host accepts is nobody else's, wherever in the list it stands.
+            # Reserve names that the host accepts first, so that no rewritten name takes one, whatever the order.
             if not _is_hosts(tool) and self.names.accepts(tool.name):
                 self.names.of(tool.name)
         made = map(self._made, tools, _places(tools, where))
@@ -55,13 +54,13 @@ class ToolAdapter:
         return tools if len(out) == len(tools) and all(map(_same, out, tools)) else out
 
     def choose(self, choice: ToolChoice | None) -> ToolChoice | None:
-        """The choice under the names that the host knows; `InvalidInput` for a tool that it cannot run."""
+        """The choice under the host's tool names. Raises `InvalidInput` for a tool that the host cannot run."""
         if choice is None:
             return None
         if choice.mode == "tool" and choice.name in self._left_out:
             raise InvalidInput(f"{self._profile.host} cannot run the tool {choice.name!r}", field="tool_choice")
         if self._left_out and not self.by_name:
-            # Nothing is left to choose from; hosts refuse a choice without tools.
+            # Nothing is left to choose from, and hosts refuse a choice without tools.
             if choice.mode == "required":
                 raise InvalidInput(f"{self._profile.host} can run none of the tools", field="tool_choice")
             return None
@@ -74,7 +73,7 @@ class ToolAdapter:
         )
 
     def name_of(self, name: str) -> str:
-        """How the host knows a tool that was declared; any other word stays."""
+        """The host's name of a declared tool; any other string is returned unchanged."""
         return self.names.of(name) if name in self.declared else name
 
     def _made(self, tool: Tool, place: str) -> Tool | None:
@@ -109,7 +108,7 @@ class ToolAdapter:
         return self._profile.dialect == MESSAGES and not self._profile.typed_tools and is_typed(tool)
 
     def _searching(self, tool: Tool, place: str) -> Tool | None:
-        """A tool that the host runs itself: there is one at most, the search."""
+        """Adapt a tool that the host runs itself. Only web search is supported."""
         name = self._profile.web_search
         if name is None or not tool.name.startswith(_SEARCHES):
             self._left_out.add(tool.name)
@@ -127,7 +126,7 @@ class ToolAdapter:
         return Tool(name, kind="server")
 
     def _written(self, tool: Tool, place: str) -> Tool:
-        """The tool with its schema in the flavour of the host."""
+        """The tool with its schema in the host's flavour."""
         if tool.parameters is None or self._profile.schema_flavour is None:
             return tool
         try:
@@ -149,18 +148,20 @@ def _is_hosts(tool: Tool) -> bool:
 
 
 def _places(tools: tuple[Tool, ...], where: str) -> list[str]:
-    """Where the client declares each tool; the list alone from where on nobody can tell."""
+    """Path of each tool in the client's body; only the path of the list once positions are no longer known."""
     plain = next((number for number, tool in enumerate(tools) if not _is_entry(tool)), len(tools))
     return [f"{where}[{number}]" if number < plain else where for number in range(len(tools))]
 
 
 def _is_entry(tool: Tool) -> bool:
-    """Whether it is an entry of the client's list: in Responses a namespace has several tools, and items load some."""
+    """Whether it is an entry of the client's list. In Responses a namespace holds several tools, and items load
+    others."""
     return tool.namespace is None and not is_loaded(tool)
 
 
 def _schema_field(tool: Tool) -> str:
-    """What its client calls the schema of a tool; the tools in a message, and those of no dialect, are Chat's."""
+    """Name of the schema field in the client's dialect. Tools declared in messages, and those without a dialect, use
+    Chat's."""
     return dialect_named(next((name for name in CLIENT_DIALECTS if name in tool.extras), CHAT)).tool_schema_field
 
 

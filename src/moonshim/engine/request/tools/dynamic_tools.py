@@ -1,4 +1,5 @@
-"""Tools that a system message declares (`messages[].tools`, K3) -> as the host accepts them, or among the others."""
+"""Tools declared in a system message (`messages[].tools`, K3) -> kept there if the host reads them, else moved to
+`tools`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ __all__ = ["declare_in_messages"]
 def declare_in_messages(
     messages: list[LocatedMessage], adapter: ToolAdapter, changes: list[Change], *, accepted: bool
 ) -> tuple[list[LocatedMessage], tuple[Tool, ...]]:
-    """The messages, and the tools that have to be declared beside them because the host reads none in a message."""
+    """Return the messages, and the tools to declare in `tools` because the host reads none in messages."""
     out, besides = list[LocatedMessage](), list[Tool]()
     for number, one in enumerate(messages):
         given = declared_tools(one.message)
@@ -53,7 +54,7 @@ def _read(given: object, where: str) -> tuple[Tool, ...]:
 
 
 def _declaring(one: LocatedMessage, tools: tuple[Tool, ...] | None) -> list[LocatedMessage]:
-    """The message that declares tools; what it says besides goes into one of its own, before it."""
+    """Split off other content of the declaring message into a message before it."""
     message = one.message
     if tools is not None:
         message = with_declared_tools(message, format_tools(tools, "kimi"))

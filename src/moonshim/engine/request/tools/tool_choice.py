@@ -1,4 +1,4 @@
-"""The choice among tools as a client makes it -> the nearest one that this host takes and obeys."""
+"""The client's tool choice -> the closest one that this host accepts and obeys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACE = "tool_choice"
 
 
 def fit_choice(request: Request, profile: HostProfile, *, thinking: bool, default: str) -> tuple[Request, list[Change]]:
-    """The request with a choice that is accepted. The list of tools is never narrowed: it is part of the prompt."""
+    """Adapt the tool choice. The list of tools is never narrowed: it is part of the prompt."""
     changes: list[Change] = []
     choice = request.tool_choice
     if not request.tools and not _declares_later(request):

@@ -1,4 +1,4 @@
-"""The names of tools as clients give them -> names that the host accepts, each its own."""
+"""Client tool names -> unique names that the host accepts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class ToolNames:
-    """Knows for every name the one that the host sees.
+    """Maps every tool name to the one sent to the host.
 
-    A name that the host accepts stays. What another gets depends on itself and on the
-    names asked about before it, so that tools and calls that come later change nothing.
+    Accepted names stay. Any other result depends only on the name and on names requested before it, so later tools
+    and calls change nothing.
 
     >>> names = ToolNames(r"[A-Za-z][A-Za-z0-9_-]*", 16)
     >>> [names.of(name) for name in ("read", "fs.read file", "fs_read_file", "7zip", "")]
@@ -32,19 +32,19 @@ class ToolNames:
         self._known: dict[str, str] = {}
 
     def of(self, name: str) -> str:
-        """The name that the host sees. `CannotExpress` when the host's pattern fits nothing that could stand for it."""
+        """The name sent to the host. Raises `CannotExpress` if no candidate matches the host's pattern."""
         known = self._known.get(name)
         if known is None:
             known = self._known[name] = self._distinct.take(partial(self._spelled, name))
         return known
 
     def call(self, name: str, known_as: str) -> None:
-        """The host has a name of its own for this one."""
+        """Map a name to one that the host defines itself."""
         self._known[name] = known_as
         self._distinct.taken.add(known_as)
 
     def accepts(self, name: str) -> bool:
-        """Whether the host takes the name as it is."""
+        """Whether the host accepts the name as it is."""
         if not name or (self._limit is not None and len(name) > self._limit):
             return False
         return self._pattern is None or self._pattern.fullmatch(name) is not None
@@ -52,7 +52,7 @@ class ToolNames:
     def _spelled(self, name: str, mark: str) -> str:
         if self.accepts(name + mark):
             return name + mark
-        # Without a pattern only the length is wrong, or nothing is there.
+        # Without a pattern, the name is only too long or empty.
         plain = (name if self._pattern is None else _OTHER.sub("_", name)) or NAMELESS
         tail = f"_{digest(name)}{mark}"
         for candidate in (
