@@ -1,4 +1,4 @@
-"""Identifiers of tool calls: canonical ones, those of each provider, and the repair of wrong ones."""
+"""Tool call ids: the canonical form, each provider's form, and the repair of invalid ids."""
 
 from moonshim.engine.ids.mapper import Strategy, ToolIdMapper, tool_id_strategy
 from moonshim.engine.ids.repair import IdRepairer

@@ -1,4 +1,4 @@
-"""A call or result that somebody holds becomes its number in the history: by identity, else by value."""
+"""A call or result object -> its number in the history, by identity or else by value."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ Seen: TypeAlias = CallSeen | ResultSeen
 
 
 class Lookup:
-    """Finds things again, in constant time on average.
+    """Finds calls and results again, in constant time on average.
 
-    It holds on to the objects it was given and asked about, so that no other object can
-    come to live at the address of one of them.
+    It keeps references to the objects it has seen, so that no new object can reuse the address of one of them.
     """
 
     def __init__(self) -> None:
@@ -29,14 +28,14 @@ class Lookup:
         self._asked: dict[int, tuple[Any, int]] = {}
 
     def add(self, number: int, seen: Seen) -> None:
-        """Something in the history. When one object is there twice, its identity means the first place."""
+        """Register an object of the history. An object that occurs twice is known by its first position."""
         self._seen[number] = seen
         self._by_identity.setdefault(id(seen.value), number)
         for key in keys_of_entry(seen):
             self._by_key.setdefault(key, []).append(number)
 
     def find(self, value: Any, seen: Seen) -> int | None:
-        """Its number, or None when the history has nothing under its identifier."""
+        """Its number, or None if the history has no entry with its id."""
         number = self._by_identity.get(id(value))
         if number is not None:
             return number
@@ -50,7 +49,7 @@ class Lookup:
         return None
 
     def last(self, seen: Seen) -> int | None:
-        """The number of the last one in the history under the identifier of something else."""
+        """The number of the last entry with the same id."""
         return next((self._by_key[key][-1] for key in keys_of(seen) if key in self._by_key), None)
 
     def _among(self, key: Key, value: Any, seen: Seen) -> int:
@@ -79,7 +78,7 @@ class Lookup:
 
 
 def _gist(value: Any) -> str:
-    """What a call or result says besides its identifier and name, as far as it is text."""
+    """The content of a call or result besides its id and name, as far as it is a string."""
     if isinstance(value, ToolCall):
         return value.arguments
     if isinstance(value, ToolResult):

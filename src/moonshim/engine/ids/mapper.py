@@ -1,19 +1,16 @@
-"""A history becomes the identifiers that a provider wants to see in it.
+"""A history -> the tool call ids that a provider expects in it.
 
-A strategy makes a mapper from the whole history, for one request. The mapper decides
-everything when it is made and then only looks up, so that no answer depends on which
-question came first.
+A strategy builds a mapper from the whole history, for one request. The mapper decides everything on creation and then
+only looks things up, so that no result depends on the order of the lookups.
 
-How a question is understood:
+How a lookup is resolved:
 
-- a call or result that is one of the history's own objects is known by identity, so
-  that equal ones at different positions have different answers;
-- any other is known by its value: its identifier, then its name, then its arguments or
-  content. Where several in the history are alike in all of that, the first such object
-  asked about stands for the first of them, the next object for the second, and so on;
-  asking about the same object again gives the same answer;
-- one that the history does not have gets an answer of its own, computed from its
-  identifier and the history alone.
+- a call or result that is an object of the history is found by identity, so equal ones at different positions have
+  different ids;
+- any other is found by value: its id, then its name, then its arguments or content. If several entries of the history
+  are equal in all of these, the first such object looked up stands for the first entry, the next object for the second,
+  and so on; looking up the same object again gives the same id;
+- one that is not in the history gets its own id, computed only from its received id and the history.
 """
 
 from __future__ import annotations
@@ -49,37 +46,35 @@ AnyResult: TypeAlias = ToolResult | dict[str, Any]
 
 
 class ToolIdMapper(Protocol):
-    """The identifiers of one request."""
+    """The ids of one request."""
 
     def resolve_tool_call_id(self, call: AnyCall) -> str:
-        """The identifier to send for this call."""
+        """The id to send for this call."""
 
     def resolve_tool_response_id(self, result: AnyResult) -> str:
-        """The identifier to send for this result: that of its call."""
+        """The id to send for this result: that of its call."""
 
 
 class Strategy(Struct, frozen=True):
-    """How a family of providers spells identifiers.
+    """How a family of providers writes ids.
 
-    Guaranteed for every strategy: the mapper is deterministic; different calls have
-    different identifiers, and so do different orphans; a result has the identifier of
-    its call; a longer history does not change what a shorter one got.
+    Guaranteed for every strategy: the mapper is deterministic; different calls have different ids, and so do
+    different orphans; a result has the id of its call; a longer history does not change the ids of a shorter one.
     """
 
     name: str
     assign: Callable[[list[Slot]], list[str]]
-    """Identifiers for the slots of a history, in order."""
+    """Ids for the slots of a history, in order."""
     stranger: Callable[[str, str, int, AbstractSet[str]], str]
-    """An identifier for what is not in the history, from its identifier and name, the
-    number of slots, and those taken."""
+    """The id of a call that is not in the history, from its id and name, the number of slots, and the ids in use."""
 
     def create_mapper(self, messages: Iterable[Any]) -> HistoryMapper:
-        """The mapper for this history: OpenAI dicts, canonical messages, `{speaker, blocks}`, mixed or not."""
+        """The mapper for this history: OpenAI dicts, canonical messages, `{speaker, blocks}`, or a mix of them."""
         return HistoryMapper(self, messages)
 
 
 class HistoryMapper:
-    """The identifiers for one history. See the top of this file for how it reads a question."""
+    """The ids of one history. The module docstring describes how lookups are resolved."""
 
     def __init__(self, strategy: Strategy, messages: Iterable[Any]) -> None:
         pairing = pair(messages)
@@ -95,26 +90,26 @@ class HistoryMapper:
             self._at[seen.position, seen.place] = self._ids[number]
 
     def resolve_tool_call_id(self, call: AnyCall) -> str:
-        """The identifier to send for this call."""
+        """The id to send for this call."""
         seen = read_call(call)
         if seen is None:
             raise InvalidInput("not a tool call: it has neither an id nor a name", field="call")
         return self._answer(self._calls.find(call, seen), seen)
 
     def resolve_tool_response_id(self, result: AnyResult) -> str:
-        """The identifier to send for this result: that of its call."""
+        """The id to send for this result: that of its call."""
         seen = read_result(result)
         if seen is None:
             raise InvalidInput("not a tool result: it has neither tool_call_id nor callId", field="result")
         return self._answer(self._results.find(result, seen), seen)
 
     def at(self, position: int, place: int) -> str | None:
-        """The identifier of the call or result at this place of the history that the mapper was made from."""
+        """The id of the call or result at this position of the history."""
         return self._at.get((position, place))
 
     def _answer(self, number: int | None, seen: CallSeen | ResultSeen) -> str:
         if number is None and isinstance(seen, ResultSeen):
-            # A result made after the mapper was: its call may well be in the history.
+            # A result created after the mapper: its call may still be in the history.
             number = self._calls.last(seen)
         if number is not None:
             return self._ids[number]
@@ -122,14 +117,13 @@ class HistoryMapper:
 
 
 def _kimi_assign(slots: list[Slot]) -> list[str]:
-    # Every slot counts, those without an identifier too: skipping them would leave them
-    # without an index, or with one that changes as the conversation grows. An orphan
-    # counts for the call that it has lost.
+    # Every slot counts, including those without an id: skipping them would leave them without an index, or with one
+    # that changes as the conversation grows. An orphan counts for the call that it lost.
     return [k2_id(slot.name, index) for index, slot in enumerate(slots)]
 
 
 def _kimi_stranger(wire_id: str, name: str, slots: int, taken: AbstractSet[str]) -> str:
-    # Not simply the next index: then two strangers would be told apart by who asked first.
+    # Not simply the next index: then two unknown calls would be told apart by the order of the lookups.
     room = K2_MAX_INDEX + 1 - slots
     return k2_id(name, slots + int(digest(wire_id), 16) % room)
 
@@ -145,7 +139,7 @@ def _assign_by(spell: Callable[[str, str], str]) -> Callable[[list[Slot]], list[
 def _stranger_by(spell: Callable[[str, str], str]) -> Callable[[str, str, int, AbstractSet[str]], str]:
     def stranger(wire_id: str, name: str, slots: int, taken: AbstractSet[str]) -> str:
         found = spell(wire_id, "")
-        # The plain spelling belongs to the identifier that it spells without a loss.
+        # The plain spelling is reserved for the id that it represents without loss.
         faithful = found == wire_id or wire_id == CANONICAL + found.partition("_")[2]
         salt = 0
         while not faithful or found in taken:
@@ -169,7 +163,7 @@ _STRATEGIES: Final[dict[ToolFormat, Strategy]] = {
 
 
 def tool_id_strategy(format: str) -> Strategy:
-    """The strategy for a tool format: kimi, anthropic and mistral have their own, the others the standard one.
+    """The strategy for a tool format: kimi, anthropic and mistral have their own, the others use the standard one.
 
     >>> history = [
     ...     {"role": "assistant", "tool_calls": [{"id": "call_1", "function": {"name": "ls", "arguments": "{}"}}]},

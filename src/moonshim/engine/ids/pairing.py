@@ -1,9 +1,8 @@
-"""A history becomes slots: one for every call, and one for every result that has lost its call.
+"""A history -> slots: one for every call, and one for every result without a call.
 
-A result belongs to the nearest message before it that has a call with its identifier
-still unanswered; among several such calls in one message the one with the result's
-name goes first, then the one that was made first. When all are answered it is a second
-result of the last one. What comes later in the history never changes a slot.
+A result belongs to the nearest earlier message that has an unanswered call with its id; among several such calls in
+one message, one with the result's name is preferred, then the earliest. When all are answered, it is a second result
+of the last one. Later messages never change a slot.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from moonshim.engine.values.tool_calls import CallSeen, ResultSeen, walk_calls
 __all__ = ["Key", "Pairing", "Slot", "canonical_ids", "keys_of", "keys_of_entry", "pair"]
 
 Key: TypeAlias = tuple[bool, str]
-"""Canonical or not, and the identifier: `hist_tool_a` may also have come over the wire."""
+"""Whether the id is canonical, and the id: `hist_tool_a` may also be a received id."""
 
 
 class Slot(Struct, frozen=True):
-    """Something that needs an identifier of its own."""
+    """A call, or an orphaned result, that needs its own id."""
 
     id: str
     name: str
@@ -40,7 +39,7 @@ class Pairing(Struct, frozen=True):
 
 
 def keys_of(seen: CallSeen | ResultSeen) -> list[Key]:
-    """Under which keys it is to be looked for, the surest first."""
+    """The keys to look it up by, the most reliable first."""
     if seen.canonical is None:
         return [(False, seen.id), (True, seen.id)]
     keys = [(True, seen.canonical), (False, seen.id)]
@@ -48,12 +47,12 @@ def keys_of(seen: CallSeen | ResultSeen) -> list[Key]:
 
 
 def keys_of_entry(seen: CallSeen | ResultSeen) -> list[Key]:
-    """Under which keys it is to be found."""
+    """The keys under which it is stored."""
     return [(False, seen.id)] if seen.canonical is None else [(True, seen.canonical), (False, seen.id)]
 
 
 def pair(messages: Iterable[Any] | None) -> Pairing:
-    """Find the call of every result. Linear in the history.
+    """Find the call of every result, in linear time.
 
     >>> call = {"id": "x", "function": {"name": "ls", "arguments": "{}"}}
     >>> found = pair([{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "x"}])
@@ -74,9 +73,9 @@ def pair(messages: Iterable[Any] | None) -> Pairing:
 
 
 def canonical_ids(pairing: Pairing, known: int = 0) -> list[str]:
-    """A canonical identifier for every slot, each its own.
+    """A unique canonical id for every slot.
 
-    The first `known` messages are canonical already, and theirs stay as they are.
+    The first `known` messages are already canonical and keep their ids.
     """
     given, out = CanonicalIds(), dict[int, str]()
     for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):

@@ -1,14 +1,14 @@
-"""The identifiers of an answer's calls become right ones, one call after the other.
+"""Tool call ids of a response -> valid ids, call by call.
 
-Streaming and whole responses use the same object, and so do native calls and calls
-that were read from markers: one call of `assign` for each, in the order of delivery.
+Streaming and non-streaming responses, native calls and calls found in markers all use the same object: one `assign`
+per call, in the order of delivery.
 
 | rule | what happened |
 |---|---|
-| `id_missing` | the host sent none: one was made |
-| `id_invalid` | it was not `prefix.name:index`, or its index was used before: it was rewritten |
-| `id_repeated` | it was used before: it got a suffix |
-| `id_normalized` | all are rewritten, and this one was a different one |
+| `id_missing` | the host sent none: one was generated |
+| `id_invalid` | it was not `prefix.name:index`, or its index was already used: it was rewritten |
+| `id_repeated` | it was already used: it got a suffix |
+| `id_normalized` | all ids are rewritten, and this one differed |
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ __all__ = ["IdRepairer"]
 
 
 class IdRepairer:
-    """Identifiers for the calls of one answer. One object for each answer (and each choice of it).
+    """Assigns ids to the calls of one response. One object per response and choice.
 
-    With `k2` every identifier that comes out is `prefix.name:index`, with an index that
-    neither the history nor the answer has used; a right one stays as it is. With `unique`
-    none comes out twice, with `keep` all stay; in both, and whenever `repair` is off, one
-    that is missing is still made, in the K2 form. `normalize_all` counts all calls
-    through, whatever the policy. What it gave out, it leaves alone when it comes in again.
+    With `k2`, every id is `prefix.name:index` with an index that neither the history nor the response has used; a
+    valid one is kept. With `unique` no id is used twice, with `keep` all are kept; in both cases, and whenever
+    `repair` is off, a missing id is still generated, in the K2 form. `normalize_all` numbers all calls consecutively,
+    whatever the policy. An id that this object assigned is kept when it comes in again.
 
     >>> ids = IdRepairer([], policy="k2")
     >>> ids.assign("get_weather", "bad_id"), ids.assign("get_time", "functions.get_time:5")
@@ -47,7 +46,7 @@ class IdRepairer:
         scope: Literal["conversation", "turn"] = "conversation",
         client_messages: Iterable[Any] | None = None,
     ) -> None:
-        """`client_messages` is the history with the client's identifiers, where `history` has those of the host."""
+        """`client_messages` is the history with the client's ids, where `history` has the host's."""
         self._policy: Literal["k2", "unique", "keep"] = policy if repair else "keep"
         self._prefix = prefix
         self._normalize_all = normalize_all
@@ -55,19 +54,19 @@ class IdRepairer:
         self._indexes: set[int] = set()
         self._suffixes: dict[str, int] = {}
         self._history: Iterable[Any] | None = history
-        """Not read yet: most answers have no calls, and a history may be long."""
+        """Read on first use: most responses have no calls, and a history may be long."""
         self._client_messages: Iterable[Any] | None = client_messages
         self._counts_history = scope == "conversation"
         self._next = 0
         self._low = 0
-        """Where to look when somebody has used up the far end of the numbers."""
+        """Where to search for a free index once the largest ones are used up."""
 
     def _read_history(self) -> None:
         calls = 0
         for seen in walk_calls(self._history):
             calls += isinstance(seen, CallSeen)
             self._note(seen.id)
-        # Numbers are counted as the host was shown them; what the client has must only not come again.
+        # Indexes continue those sent to the host; ids that only the client has merely must not be reused.
         self._ids.update(seen.id for seen in walk_calls(self._client_messages))
         self._history = self._client_messages = None
         if self._counts_history:
@@ -75,7 +74,7 @@ class IdRepairer:
             self._low = min(calls, K2_MAX_INDEX)
 
     def assign(self, name: str, wire_id: str | None) -> tuple[str, str | None]:
-        """The identifier to deliver for the next call, and the rule that changed it, if one did."""
+        """The id to deliver for the next call, and the rule that changed it, if any."""
         if self._history is not None:
             self._read_history()
         came = wire_id if wire_id and not wire_id.isspace() else ""

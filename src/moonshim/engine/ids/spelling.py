@@ -1,7 +1,7 @@
-"""One identifier becomes another: how the canonical form and each provider spell it.
+"""One tool call id -> its canonical form, or the form of a provider.
 
-Every function here depends on its arguments alone, and gives an identifier that is
-right for its provider. That two of them never meet is the business of `Distinct`.
+Every function depends on its arguments only and returns an id that is valid for its provider. `Distinct` keeps them
+unique.
 
 | form | looks like | characters | at most |
 |---|---|---|---|
@@ -41,9 +41,9 @@ ANTHROPIC: Final = "toolu_"
 STANDARD_LIMIT: Final = 40
 ANTHROPIC_LIMIT: Final = 64
 K2_MAX_INDEX: Final = 999_999_999
-"""More digits than these are no index that a model counted."""
+"""A number with more digits is not an index that a model counted."""
 NAMELESS: Final = "unknown"
-"""Stands for the name in the identifier of a call that has none: `functions.:3` is not read back."""
+"""Replaces the name in the id of a call without one: `functions.:3` cannot be parsed back."""
 
 _OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _NINE: Final = re.compile(r"[a-zA-Z0-9]{9}")
@@ -52,7 +52,7 @@ _LETTERS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 
 
 def canonical_id(wire_id: str) -> str:
-    """The form that the stored history keeps, whatever provider the identifier came from.
+    """The form used in stored histories, whatever provider the id came from.
 
     >>> canonical_id("call_abc"), canonical_id("toolu_abc"), canonical_id("functions.read_file:3")
     ('hist_tool_abc', 'hist_tool_abc', 'hist_tool_functionsread_file3')
@@ -70,7 +70,7 @@ def standard_id(wire_id: str, mark: str = "") -> str:
 
 
 def anthropic_id(wire_id: str, mark: str = "") -> str:
-    """The form `toolu_*`. The tools that Anthropic runs itself have their own, which stays.
+    """The form `toolu_*`. Ids of tools that Anthropic runs itself have another form, which is kept.
 
     >>> anthropic_id("call_abc.1"), anthropic_id("functions.ls:0"), anthropic_id(""), anthropic_id("call_a", "_2")
     ('toolu_abc-1', 'toolu_functions-ls-0', 'toolu_empty', 'toolu_a__2')
@@ -81,9 +81,9 @@ def anthropic_id(wire_id: str, mark: str = "") -> str:
 
 
 def set_off(given: str, mark: str) -> str:
-    """An identifier for a client of Messages, with a mark that is set off by one more `_`.
+    """An id for a Messages client, with a suffix after an additional `_`.
 
-    Claude Code (2.1.325) takes `toolu_a_2` for a copy of `toolu_a`, and loses its result.
+    Claude Code (2.1.325) treats `toolu_a_2` as a copy of `toolu_a` and loses its result.
 
     >>> set_off("toolu_a", ""), set_off("toolu_a", "_2")
     ('toolu_a', 'toolu_a__2')
@@ -92,14 +92,14 @@ def set_off(given: str, mark: str) -> str:
 
 
 def mistral_id(wire_id: str, mark: str = "") -> str:
-    """Nine letters and digits: the identifier itself if it is such a one, otherwise a digest of it.
+    """Nine letters and digits: the id itself if it has that form, otherwise a digest of it.
 
     >>> mistral_id("D681PevKs"), len(mistral_id("call_abc"))
     ('D681PevKs', 9)
     """
     if not mark and _NINE.fullmatch(wire_id):
         return wire_id
-    # Providers rename: `call_abc` and its canonical form are one identifier.
+    # Providers rename: `call_abc` and its canonical form are the same id.
     number = int.from_bytes(_hash(_body(wire_id), mark)[:8], "big")
     letters = []
     for _ in range(9):
@@ -118,7 +118,7 @@ def k2_id(name: str, index: int, prefix: str = "functions") -> str:
 
 
 def k2_index(wire_id: str, prefix: str = "functions", name: str | None = None) -> int | None:
-    """The index in a K2 identifier, or None if it is not one (of the tool `name`, when that is given).
+    """The index in a K2 id (of the tool `name`, if given), or None if it is not one.
 
     >>> k2_index("functions.read_file:3"), k2_index("functions.a:3", name="b"), k2_index("functions.a:007")
     (3, None, None)
@@ -132,12 +132,12 @@ def k2_index(wire_id: str, prefix: str = "functions", name: str | None = None) -
 
 
 def digest(wire_id: str, mark: str = "") -> str:
-    """Ten characters that stand for an identifier."""
+    """Ten characters that stand for an id."""
     return _hash(wire_id, mark).hex()[:10]
 
 
 def _hash(wire_id: str, mark: str) -> bytes:
-    # Lone surrogates occur in what hosts send; they must not stop us.
+    # Hosts do send lone surrogates; they must not raise here.
     return hashlib.sha256(f"{wire_id}\0{mark}".encode("utf-8", "surrogatepass")).digest()
 
 
@@ -150,7 +150,7 @@ def _body(wire_id: str) -> str:
 
 def _clean(wire_id: str) -> str:
     body = _body(wire_id)
-    # An identifier without a single usable character still differs from an empty one.
+    # An id without a single usable character still differs from an empty one.
     return _OTHER.sub("", body) or (digest(body) if body else "")
 
 
@@ -163,9 +163,9 @@ def _fit(prefix: str, body: str, mark: str, limit: int, wire_id: str) -> str:
 
 
 class Distinct:
-    """Gives out identifiers that never repeat: the first comer gets the plain one, later ones a mark.
+    """Hands out ids that never repeat: the first caller gets the plain one, later ones get a suffix.
 
-    Linear: however often the same identifier is asked for, no attempt is made twice.
+    Linear: however often the same id is requested, no attempt is made twice.
 
     >>> ids = Distinct()
     >>> [ids.take(lambda mark: "a" + mark) for _ in range(3)]
@@ -177,7 +177,7 @@ class Distinct:
         self._next: dict[str, int] = {}
 
     def take(self, spell: Callable[[str], str]) -> str:
-        """The first spelling that is free; it is taken from now on."""
+        """The first free spelling; it is in use from now on."""
         plain = found = spell("")
         if plain in self.taken:
             number = self._next.get(plain, 2)
@@ -189,9 +189,9 @@ class Distinct:
 
 
 class CanonicalIds:
-    """Canonical identifiers for wire identifiers: the same for the same, different for different.
+    """Maps wire ids to canonical ids: equal to equal, different to different.
 
-    What a wire identifier gets depends on those that came before it, and on nothing else.
+    The canonical id of a wire id depends only on the wire ids before it.
 
     >>> ids = CanonicalIds()
     >>> ids.of("call_ab"), ids.of("call_a.b"), ids.of("call_ab")
@@ -203,16 +203,16 @@ class CanonicalIds:
         self._known: dict[str, str] = {}
 
     def of(self, wire_id: str) -> str:
-        """The canonical identifier of a wire identifier."""
+        """The canonical id of a wire id."""
         known = self._known.get(wire_id)
         if known is None:
             known = self._known[wire_id] = self.new(wire_id)
         return known
 
     def new(self, wire_id: str) -> str:
-        """One that nobody has yet, for a further call under an identifier that was used before."""
+        """An unused canonical id, for another call under a wire id that was used before."""
         return self._distinct.take(lambda mark: canonical_id(wire_id) + mark)
 
     def keep(self, canonical: str) -> None:
-        """This one is in use already."""
+        """Mark a canonical id as in use."""
         self._distinct.taken.add(canonical)

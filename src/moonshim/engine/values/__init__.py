@@ -1,1 +1,1 @@
-"""Canonical values: the conversation, the events of a response, options; they belong to no dialect."""
+"""Canonical, dialect-neutral values: the conversation, response events, options."""

@@ -1,9 +1,7 @@
-"""The canonical conversation: values that belong to no dialect and to no provider.
+"""The canonical conversation: values that are independent of dialect and provider.
 
-Everything here is frozen. Tool calls and results carry two identifiers: `id` (or
-`call_id`) is the canonical one, `hist_tool_*`, which the stored history keeps for
-ever; `wire_id` is the identifier as it came, so that the same dialect gets it back
-untouched.
+All values are frozen. Tool calls and results carry two ids: `id` (or `call_id`) is the canonical `hist_tool_*` id,
+which never changes in a stored history; `wire_id` is the id as received, which the same dialect gets back unchanged.
 """
 
 from __future__ import annotations
@@ -40,24 +38,24 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
 class Text(Struct, frozen=True, tag="text"):
-    """What is said."""
+    """Visible content."""
 
     text: str
 
 
 class Reasoning(Struct, frozen=True, tag="reasoning", omit_defaults=True):
-    """What was thought. `Reasoning("")` is not the same as no reasoning at all."""
+    """Reasoning. `Reasoning("")` is not the same as no reasoning at all."""
 
     text: str
     signature: str | None = None
     details: tuple[dict[str, Any], ...] = ()
-    """`reasoning_details` as the host sent them, for hosts that want them back."""
+    """`reasoning_details` as received, for hosts that require them in later requests."""
     field: str | None = None
-    """Under which name a Chat host wants it; None: as it came, else `reasoning_content`."""
+    """Field name that a Chat host expects; None: as received, else `reasoning_content`."""
 
 
 class ToolCall(Struct, frozen=True, tag="tool_call", omit_defaults=True):
-    """A call of a tool. The arguments stay the text that the model wrote."""
+    """A tool call. `arguments` is the raw string that the model wrote."""
 
     id: str
     name: str
@@ -66,7 +64,7 @@ class ToolCall(Struct, frozen=True, tag="tool_call", omit_defaults=True):
 
 
 class Media(Struct, frozen=True, tag="media", omit_defaults=True):
-    """An image, a sound, a document: by address or by value (base64)."""
+    """An image, audio, video or document, by URL or by value (base64)."""
 
     kind: Literal["image", "audio", "video", "file"]
     url: str | None = None
@@ -75,13 +73,13 @@ class Media(Struct, frozen=True, tag="media", omit_defaults=True):
     extras: dict[str, Any] = {}
     """By dialect: how the part was written, in a record that only this dialect reads (`dialects.<name>.extras`)."""
     name: str | None = None
-    """The file's name, or the document's title."""
+    """File name or document title."""
     detail: str | None = None
-    """How closely an image is to be looked at: `low`, `high`, `auto`."""
+    """Image detail: `low`, `high`, `auto`."""
 
 
 class ToolResult(Struct, frozen=True, tag="tool_result", omit_defaults=True):
-    """What a tool gave back, for the call whose canonical identifier is `call_id`."""
+    """The result of the call whose canonical id is `call_id`."""
 
     call_id: str
     name: str | None = None
@@ -94,7 +92,7 @@ Part: TypeAlias = Text | Reasoning | ToolCall | ToolResult | Media
 
 
 class Message(Struct, frozen=True, omit_defaults=True):
-    """One turn of one role."""
+    """One message of one role."""
 
     role: Role
     parts: tuple[Part, ...] = ()
@@ -108,13 +106,14 @@ class Message(Struct, frozen=True, omit_defaults=True):
 
     @property
     def speaker(self) -> str:
-        """The former name of `role`, with its former values."""
+        """Former name of `role`, with its former values."""
         warn("Message.speaker is called role now", DeprecationWarning, stacklevel=2)
         return next((former for former, role in FORMER_ROLES.items() if role == self.role), self.role)
 
     @property
     def is_one_text(self) -> bool:
-        """Whether its parts are one text that is not empty. Most steps skip such messages: many small ones are cheap.
+        """Whether its only part is a text that is not empty. Most steps skip such messages, which keeps long
+        histories cheap.
 
         >>> Message("user", (Text("hi"),)).is_one_text, Message("user", (Text(""),)).is_one_text
         (True, False)
@@ -124,27 +123,27 @@ class Message(Struct, frozen=True, omit_defaults=True):
 
 
 class Tool(Struct, frozen=True, omit_defaults=True):
-    """A tool as it was declared. `parameters` is a JSON schema, or None when none was given."""
+    """A declared tool. `parameters` is a JSON schema, or None when there is none."""
 
     name: str
-    """The name that the model sees; a tool of a namespace has that before it (`github__search`)."""
+    """The name that the model sees, including the namespace (`github__search`)."""
     description: str | None = None
     parameters: dict[str, Any] | None = None
     extras: dict[str, Any] = {}
     """By dialect: how the tool was declared, in a record that only this dialect reads (`dialects.<name>.extras`)."""
     kind: Literal["function", "custom", "server"] = "function"
-    """`custom` takes one free text, said to the model as a function of one string, `input`; `server` is run by the
-    host itself, and its `name` says what it is (`web_search`)."""
+    """`custom`: takes one free-form string, declared to the model as a function with one string parameter, `input`.
+    `server`: run by the host itself; `name` identifies it (`web_search`)."""
     namespace: str | None = None
-    """The namespace that it was declared in, which is a part of its name."""
+    """The namespace in which it was declared; `name` includes it."""
     deferred: bool = False
-    """The client wanted it loaded only when it is searched for."""
+    """The client wants it loaded only when a tool search finds it."""
     strict: bool | None = None
-    """Whether the arguments have to follow the schema to the letter."""
+    """Whether arguments must match the schema exactly."""
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
-    """Tokens spent, as far as the host said."""
+    """Token counts, as far as the host reported them."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -154,11 +153,11 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
 
 _MOST_TOKENS: Final = 2**53
-"""What JSON carries without loss; no host has counted so far."""
+"""The largest integer that JSON carries without loss."""
 
 
 def token_count(value: Any) -> int | None:
-    """A number of tokens as a host told it. What cannot be one counts as not told: it would be added up for ever.
+    """A token count reported by a host; None for an impossible value, which would distort every sum.
 
     >>> token_count(12), token_count(-1), token_count(10**30), token_count(True), token_count("12")
     (12, None, None, None, None)
@@ -167,28 +166,28 @@ def token_count(value: Any) -> int | None:
 
 
 class ToolChoice(Struct, frozen=True, omit_defaults=True):
-    """Whether a tool has to be called, and which."""
+    """Whether a tool must be called, and which one."""
 
     mode: Literal["auto", "none", "required", "tool"]
     name: str | None = None
-    """The tool that has to be called, when the mode is `tool`."""
+    """The tool to call when `mode` is `tool`."""
     allowed: tuple[str, ...] | None = None
-    """The tools that may be called, when that is not all of them."""
+    """The tools that may be called, if not all of them."""
 
 
 class Thinking(Struct, frozen=True, omit_defaults=True):
-    """How much to think; None where the client did not say."""
+    """Thinking settings; None where the client set nothing."""
 
     enabled: bool | None = None
     effort: str | None = None
-    """`minimal`, `low`, `medium`, `high`, `xhigh`, `max`; any other word as the client wrote it."""
+    """`minimal`, `low`, `medium`, `high`, `xhigh`, `max`, or any other value as received."""
     budget: int | None = None
     keep: str | None = None
-    """`all`: the reasoning of former turns is to be kept."""
+    """`all`: keep the reasoning of earlier turns."""
 
 
 class Sampling(Struct, frozen=True, omit_defaults=True):
-    """How to pick tokens, how many, and where to stop."""
+    """Sampling parameters, token limit and stop sequences."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -202,7 +201,7 @@ class Sampling(Struct, frozen=True, omit_defaults=True):
 
 
 class ResponseFormat(Struct, frozen=True, omit_defaults=True):
-    """What form the answer must have."""
+    """Required format of the response."""
 
     kind: Literal["text", "json_object", "json_schema"]
     name: str | None = None
@@ -212,12 +211,12 @@ class ResponseFormat(Struct, frozen=True, omit_defaults=True):
 
 
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request, in no dialect. System prompts are messages, wherever they stood."""
+    """One dialect-neutral request. System prompts are messages, whatever their position."""
 
     model: str
     messages: tuple[Message, ...] = ()
     tools: tuple[Tool, ...] | None = None
-    """None: nothing was said; an empty tuple: there are none."""
+    """None: not specified; an empty tuple: explicitly none."""
     tool_choice: ToolChoice | None = None
     parallel_calls: bool | None = None
     sampling: Sampling = Sampling()
@@ -225,14 +224,14 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     response_format: ResponseFormat | None = None
     stream: bool | None = None
     include_usage: bool | None = None
-    """Whether a stream is to tell the usage (Chat asks for it)."""
+    """Whether a stream should report usage (Chat's `stream_options`)."""
     user: str | None = None
     metadata: dict[str, Any] = {}
     cache_key: str | None = None
     locations: tuple[str, ...] = ()
-    """Where each message stood in the client's body (`messages[3]`, `system`), for errors that name it."""
+    """Path of each message in the client's body (`messages[3]`, `system`), for error messages."""
     body_overrides: dict[str, Any] = {}
-    """Fields of the body as this host spells them: written over everything else, and left out where None."""
+    """Body fields in the host's spelling. They override everything else; None removes a field."""
     extras: dict[str, Any] = {}
     """By dialect: how the request was written, in a record that only this dialect reads (`dialects.<name>.extras`)."""
 
@@ -241,7 +240,7 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Change(Struct, frozen=True, omit_defaults=True):
-    """Something in a request that was not sent as it came: by which rule, where, and why."""
+    """A part of a request that was not sent as received: the rule, the reason and the path."""
 
     rule: str
     detail: str

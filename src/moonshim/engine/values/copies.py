@@ -1,4 +1,4 @@
-"""JSON-like values, copied: what one side does to its copy, the other never sees."""
+"""Deep copies of JSON-like values."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 def deep_copy(value: T) -> T:
-    """A copy of nested dicts and lists that shares nothing changeable with the original.
+    """A copy of nested dicts and lists that shares no mutable object with the original.
 
-    It does not recurse, so that no depth of nesting can break it.
+    It does not recurse, so any nesting depth is safe.
 
     >>> a = {"x": [1, {"y": 2}]}
     >>> b = deep_copy(a)

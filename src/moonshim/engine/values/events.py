@@ -1,8 +1,7 @@
-"""What can happen while a response streams, as values.
+"""Events of a streaming response, as values.
 
-The order is: blocks open, grow and close; repairs are told where they happen;
-`Finished` or `Failed` comes last, once. Several calls may be open at a time, as
-hosts do send parallel calls interleaved.
+Order: blocks open, grow and close; repairs are reported where they happen; `Finished` or `Failed` comes last, exactly
+once. Several calls may be open at a time, because hosts do interleave parallel calls.
 """
 
 from __future__ import annotations
@@ -34,71 +33,72 @@ BlockKind: TypeAlias = Literal["text", "reasoning", "call"]
 
 
 class CallPiece(Struct, frozen=True):
-    """One entry of a native tool delta. Empty strings count as absent; what is `odd` cannot stay as it is."""
+    """One entry of a native tool call delta. Empty strings count as absent; an `odd` entry cannot be passed on
+    unchanged."""
 
     index: int | None = None
     id: str | None = None
     name: str | None = None
     arguments: str = ""
     extras: dict[str, Any] = {}
-    """Fields that we do not know; those of its `function` under that name."""
+    """Unknown fields; those of `function` under that key."""
     odd: str = ""
-    """What is odd about the entry, in words."""
+    """What is wrong with the entry."""
 
 
 class Started(Struct, frozen=True):
-    """The answer begins, under the host's own name for it. Comes first where it comes at all."""
+    """The response starts, with the host's id for it. If present, it comes first."""
 
     id: str | None = None
     model: str | None = None
     created: int | None = None
     usage: Usage | None = None
-    """What the host said of the prompt's tokens before it said anything else (Messages does)."""
+    """Prompt token counts that the host reported before any content (as Messages does)."""
 
 
 class BlockOpened(Struct, frozen=True):
-    """A block of the answer begins; `call_id` and `name` belong to calls alone."""
+    """A block of the response starts; `call_id` and `name` are set for calls only."""
 
     index: int
     kind: BlockKind
     call_id: str | None = None
     name: str | None = None
     wire_extras: dict[str, Any] | None = None
-    """Fields of the host's own tool delta that we do not know: they go out with the header."""
+    """Unknown fields of the host's tool call delta, sent with the header."""
 
     @property
     def is_from_markers(self) -> bool:
-        """Whether this is a call that no delta of the host's own tells."""
+        """Whether the call was found in markers rather than in a native delta."""
         return self.kind == "call" and self.wire_extras is None
 
 
 class BlockDelta(Struct, frozen=True):
-    """The block grows by this text; for a call it is a piece of the raw arguments."""
+    """Text appended to the block; for a call, a fragment of the raw arguments."""
 
     index: int
     text: str
 
 
 class BlockSigned(Struct, frozen=True):
-    """What the host wants back beside this block of reasoning; comes before the block closes."""
+    """Data that the host requires back with this reasoning block; comes before the block closes."""
 
     index: int
     signature: str | None = None
     details: tuple[dict[str, Any], ...] = ()
-    """`reasoning_details`, each entry whole and without its streaming index."""
+    """`reasoning_details`, each entry complete and without its streaming index."""
     field: str | None = None
-    """The name of the field that the reasoning came in, from a Chat host."""
+    """The Chat field in which the reasoning was received."""
 
 
 class BlockClosed(Struct, frozen=True):
-    """The block is whole, or as whole as it will ever be (`complete` is False then)."""
+    """The block ended; `complete` is False if it was cut off."""
 
     index: int
     complete: bool = True
 
 
 class Repaired(Struct, frozen=True):
-    """Something was put right: by which rule, and what a person would want to know of it."""
+    """A repair: the rule, and a detail for people."""
 
     rule: str
     detail: str = ""
@@ -106,17 +106,17 @@ class Repaired(Struct, frozen=True):
 
 
 class Finished(Struct, frozen=True):
-    """The answer is over; `reason` is the mended reason, `raw_reason` what the host said."""
+    """The response ended; `reason` is the repaired reason, `raw_reason` the host's."""
 
     reason: str
-    """In the words of Chat: `stop`, `tool_calls`, `length`, `content_filter`, or what the host said."""
+    """Chat's `stop`, `tool_calls`, `length` or `content_filter`, or the host's own value."""
     raw_reason: str | None = None
     stop_sequence: str | None = None
     usage: Usage | None = None
 
 
 class Failed(Struct, frozen=True):
-    """The answer broke off. `retryable` tells whether asking again can help."""
+    """The response failed. `retryable`: whether a retry can help."""
 
     code: str
     message: str
@@ -124,19 +124,19 @@ class Failed(Struct, frozen=True):
 
 
 _PASSING: Final[frozenset[ProblemKind]] = frozenset({"rate_limit", "overloaded", "timeout", "server"})
-"""Problems that may be gone when somebody asks again."""
+"""Problems that a retry may solve."""
 _KNOWN: Final[frozenset[ProblemKind]] = frozenset({"context_overflow", "rate_limit", "quota"})
-"""Problems that people and clients act on, whatever the host calls them."""
+"""Problems that people and clients act on, whatever code the host uses."""
 
 
 def failed_by(problem: Problem) -> Failed:
-    """How an answer ends that broke off for this reason."""
+    """The event that ends a response that failed with this problem."""
     code = problem.kind if problem.kind in _KNOWN else problem.code or problem.kind
     return Failed(code, problem.message, problem.kind in _PASSING and not problem.permanent)
 
 
 class Opaque(Struct, frozen=True):
-    """A payload that says something we have no word for; it goes on where the client speaks the host's dialect."""
+    """A payload without a canonical form; passed on if the client uses the host's dialect."""
 
     payload: dict[str, Any]
 

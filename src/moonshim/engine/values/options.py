@@ -1,4 +1,4 @@
-"""The options of the Kimi transformer, with the defaults of its first description, and the presets."""
+"""Options of the `Kimi` transformer, with the defaults of its first specification, and presets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Token = Annotated[str, Meta(min_length=1)]
 
 
 class ToolTokens(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The five markers of the K2 family. Those not named keep their usual text."""
+    """The five markers of the K2 family. Unset ones keep their default."""
 
     section_begin: Token = "<|tool_calls_section_begin|>"
     section_end: Token = "<|tool_calls_section_end|>"
@@ -51,9 +51,9 @@ class OptionChanges(TypedDict, total=False):
 
 
 class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """What to put right. `KimiOptions()` does framing, identifiers and finish; `mending()` does all.
+    """What to repair. `KimiOptions()` fixes framing, ids and finish reasons; `mending()` repairs everything.
 
-    In JSON the names are camelCase, as in the configuration files people already have.
+    In JSON the names are camelCase, as in existing configuration files.
 
     >>> KimiOptions().manual_tool_parsing, KimiOptions.mending().manual_tool_parsing
     (False, True)
@@ -62,36 +62,36 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """
 
     tool_choice_default: str = "auto"
-    """The `tool_choice` of a request that has tools and names none."""
+    """The `tool_choice` of a request that has tools but no `tool_choice`."""
     accept_role_tool: bool = True
-    """A message of role `tool` must have `tool_call_id` and `content`."""
+    """Require `tool_call_id` and `content` in messages with role `tool`."""
     enforce_finish_reason_loop: bool = True
-    """`finish_reason` is `tool_calls` whenever there are complete calls."""
+    """Set `finish_reason` to `tool_calls` whenever there are complete calls."""
     manual_tool_parsing: bool = False
-    """Read the calls that the host left as markers in the text."""
+    """Parse calls that the host left as markers in the text."""
     emit_tool_calls_in_json: bool = False
-    """Reserved; accepted, without effect."""
+    """Reserved; accepted without effect."""
     assemble_tool_deltas: bool = False
-    """Repeat the whole calls as `message.tool_calls` in the finish chunk."""
+    """Repeat complete calls as `message.tool_calls` in the finish chunk."""
     id_normalization: bool = False
-    """Rewrite all identifiers of calls, right ones too."""
+    """Rewrite all tool call ids, including valid ones."""
     repair_on_mismatch: bool = True
-    """Rewrite the identifiers that are not right."""
+    """Rewrite tool call ids that are not valid."""
     id_prefix: str = "functions"
     counter_scope: Literal["conversation", "turn"] = "conversation"
-    """Where the next index follows from: the whole history, or this answer alone."""
+    """What the next index continues from: the whole history, or this response only."""
 
     tool_call_streaming: Literal["incremental", "assembled"] = "incremental"
-    """Deliver a call as it arrives, or only when it is whole."""
+    """Deliver a call as it arrives, or only once it is complete."""
     buffer_limit: Annotated[int, Meta(ge=SMALLEST_BUFFER_LIMIT)] = DEFAULT_BUFFER_LIMIT
-    """How many characters may be held back for one reason; over it they go out as they are."""
+    """Maximum number of characters held back for any one reason; above it they are sent as they are."""
     tool_tokens: ToolTokens = ToolTokens()
     repair_arguments: Literal["off", "safe", "schema"] = "off"
-    """Leave arguments alone, mend what has one possible meaning, or also use the declared schema."""
+    """Leave arguments alone, repair unambiguous errors, or also use the declared schema."""
     id_policy: Literal["k2", "unique", "keep"] = "k2"
-    """`functions.name:n`, or a suffix for what repeats, or hands off."""
+    """`functions.name:n`, a suffix for repeated ids, or no change."""
     repair_deltas: bool = False
-    """Mend native tool deltas (index, name, twins), usage, and copies of reasoning."""
+    """Repair native tool call deltas (index, name, duplicates), usage, and duplicated reasoning."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -108,13 +108,13 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     @classmethod
     def mending(cls, **changes: Unpack[OptionChanges]) -> Self:
-        """Everything on: what a Kimi model gets when nothing was configured."""
+        """Everything enabled: the default for a Kimi model without configuration."""
         base: dict[str, Any] = {"manual_tool_parsing": True, "repair_arguments": "schema", "repair_deltas": True}
         return cls(**base | dict(changes))
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], *, preset: Self | None = None) -> Self:
-        """Options from a configuration: camelCase or snake_case, checked, on top of a preset."""
+        """Checked options from a configuration (camelCase or snake_case), on top of a preset."""
         if not isinstance(values, Mapping):
             raise InvalidOption(f"options must be an object, not {type(values).__name__}", field="options")
         names = _wire_names()
@@ -136,7 +136,7 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 @cache
 def _choices() -> dict[str, tuple[str, ...] | type[bool]]:
-    """The words that an option takes, or that it is a switch, under both of its names."""
+    """The allowed strings of each option, or `bool`, under both of its names."""
     fields = msgspec.structs.fields(KimiOptions)
     limited = [field for field in fields if field.type is bool or get_origin(field.type) is Literal]
     return {
@@ -147,7 +147,7 @@ def _choices() -> dict[str, tuple[str, ...] | type[bool]]:
 
 
 def _check(name: str, value: object) -> None:
-    """Refuse a word or a switch that is none of those the option takes."""
+    """Raise if the value is not one that the option allows."""
     choices = _choices().get(name)
     if choices is bool and not isinstance(value, bool):
         raise InvalidOption(f"{name} must be a bool (true, false), not {value!r}", field=name)
@@ -156,7 +156,7 @@ def _check(name: str, value: object) -> None:
 
 
 def _tokens(given: object) -> ToolTokens:
-    """Checked markers; those that a mapping does not name keep their usual text."""
+    """Checked markers; keys missing in a mapping keep their default."""
     if isinstance(given, ToolTokens) and given == _USUAL:
         return given
     values = msgspec.to_builtins(given) if isinstance(given, ToolTokens) else given

@@ -1,4 +1,4 @@
-"""Text that arrives in small pieces -> few strings, in about as much memory as the text itself."""
+"""Text received in small pieces -> few strings, using little more memory than the text itself."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _FOLD: Final = 64
 
 
 class TextPieces(list[str]):
-    """A list of pieces that joins small ones as they come: a string of four characters takes the room of sixty.
+    """A list that joins small pieces as they arrive: a string of four characters takes the memory of sixty.
 
-    Strings that were joined get shorter from first to last, so a character is copied only a few times.
+    Joined strings get shorter from first to last, so each character is copied only a few times.
 
     >>> pieces = TextPieces()
     >>> for piece in ("word " * 1000).split(" "):
@@ -26,7 +26,7 @@ class TextPieces(list[str]):
     def __init__(self) -> None:
         super().__init__()
         self._fresh = 0
-        """How many pieces came since the last ones were joined."""
+        """Number of pieces added since the last join."""
 
     def append(self, text: str) -> None:
         super().append(text)

@@ -1,9 +1,8 @@
-"""A conversation of any form becomes the calls and results in it, in order.
+"""A conversation in any form -> the calls and results in it, in order.
 
-Plain OpenAI dicts, canonical messages, histories of blocks (`{"speaker": …, "blocks": […]}`
-with blocks of type `tool_call` and `tool_response`), and lists that mix them are read
-alike. What is none of these is passed over: whoever asks this module wants to know what
-is there, not whether it is right.
+Reads plain OpenAI dicts, canonical messages, block histories (`{"speaker": …, "blocks": […]}` with blocks of type
+`tool_call` and `tool_response`), and lists that mix them. Anything else is skipped: this module finds calls and does
+not validate them.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ __all__ = ["CallSeen", "ResultSeen", "declared_tools", "read_call", "read_result
 
 
 class CallSeen(Struct, frozen=True):
-    """A call of a tool. `id` is the identifier as it came, "" when it came without one."""
+    """A tool call. `id` is the id as received, "" when it has none."""
 
     id: str
     name: str
     canonical: str | None = None
-    """Its `hist_tool_*`, when the history is canonical."""
+    """Its `hist_tool_*` id, if the history is canonical."""
     position: int = -1
-    """Which message it is in."""
+    """Index of its message."""
     place: int = -1
-    """Where in the message: the index among `tool_calls`, or among the parts."""
+    """Position in the message: the index in `tool_calls`, or among the parts."""
     value: Any = None
-    """The very object that was seen."""
+    """The original object."""
 
 
 class ResultSeen(Struct, frozen=True):
-    """A tool's result. `id` is the identifier of its call, as it came; "" when it came without one."""
+    """A tool result. `id` is the id of its call as received, "" when it has none."""
 
     id: str
     name: str | None = None
@@ -45,7 +44,7 @@ class ResultSeen(Struct, frozen=True):
 
 
 def walk_calls(messages: Iterable[Any] | None) -> Iterator[CallSeen | ResultSeen]:
-    """Every call and every result, in order, in time linear in the history. Never raises on odd shapes.
+    """Every call and result, in order, in linear time. Never raises on malformed input.
 
     >>> history = [
     ...     {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "ls", "arguments": "{}"}}]},
@@ -63,7 +62,7 @@ def walk_calls(messages: Iterable[Any] | None) -> Iterator[CallSeen | ResultSeen
 
 
 def _has_neither(message: Any) -> bool:
-    """Whether it can be seen at a glance that there is no call and no result in it."""
+    """Whether a quick check shows that the message has no call and no result."""
     if isinstance(message, dict):
         return message.get("role") != "tool" and "tool_calls" not in message and "blocks" not in message
     return isinstance(message, Message) and message.is_one_text
@@ -130,7 +129,7 @@ def _is_result(value: dict[str, Any]) -> bool:
 
 
 def _body(value: dict[str, Any]) -> dict[str, Any]:
-    """What a call or a definition wraps: its `function`, its `custom`, or itself."""
+    """The inner object of a call or a definition: its `function`, its `custom`, or the value itself."""
     return next((inner for key in ("function", "custom") if isinstance(inner := value.get(key), dict)), value)
 
 
@@ -139,10 +138,10 @@ def _text(value: Any) -> str:
 
 
 def declared_tools(tools: Iterable[Any] | None) -> list[Tool]:
-    """What was declared, for looking things up: names, descriptions, schemas; unreadable entries are left out.
+    """Declared tools for lookups: names, descriptions, schemas. Unreadable entries are skipped.
 
-    It takes canonical tools, OpenAI definitions, and the flat ones of other formats. To
-    send definitions on, use `format_tools`, which keeps every field and says what is wrong.
+    Accepts canonical tools, OpenAI definitions, and the flat definitions of other formats. To send definitions on,
+    use `format_tools`, which keeps every field and reports errors.
 
     >>> [tool.name for tool in declared_tools([{"type": "function", "function": {"name": "ls"}}, Tool("cat"), 7])]
     ['ls', 'cat']

@@ -1,1 +1,1 @@
-"""Bytes <-> frames and JSON values, bounded in size."""
+"""Bytes <-> frames and JSON values, with bounded size."""

@@ -1,4 +1,4 @@
-"""JSON text <-> values, also where a host cut a character in half and strict readers refuse."""
+"""JSON text <-> values, including lone surrogates, which strict parsers refuse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def decode_object(data: bytes) -> dict[str, Any] | None:
-    """The object that this text is; None when it is none, or no JSON at all."""
+    """The JSON object in `data`; None if it is not valid JSON or not an object."""
     try:
         value = _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -22,7 +22,7 @@ def decode_object(data: bytes) -> dict[str, Any] | None:
 
 
 def _decode_halves(data: bytes) -> Any:
-    """`"\\ud83d"` alone is half a character: msgspec refuses it, the standard library hands it over."""
+    """Parse a lone surrogate (`"\\ud83d"`): msgspec refuses it, the standard library accepts it."""
     if b"\\ud" not in data and b"\\uD" not in data:
         return None
     import json
@@ -34,7 +34,7 @@ def _decode_halves(data: bytes) -> Any:
 
 
 def encode(value: Any) -> bytes:
-    """Compact JSON. Half a character, which has no bytes of its own, stays an escape."""
+    """Compact JSON. A lone surrogate, which has no UTF-8 form, stays an escape."""
     try:
         return _ENCODER.encode(value)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""A field of a request's body -> its value, of the right type; `InvalidInput` names the field otherwise."""
+"""A field of a request body -> its value, with the right type; otherwise `InvalidInput` names the field."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST_SHOWN: Final = 80
 
 
 def typed(body: dict[str, Any], key: str, kinds: tuple[type, ...], what: str, within: str = "") -> Any:
-    """The value, or None where the body says nothing. `what` is its type in words, `within` what stands around it.
+    """The value of a field, or None if it is missing or null. `what` describes the type, `within` is the path prefix.
 
     >>> typed({"stream": True}, "stream", (bool,), "true or false")
     True
@@ -22,7 +22,7 @@ def typed(body: dict[str, Any], key: str, kinds: tuple[type, ...], what: str, wi
     if value is None:
         return None
     field = f"{within}{key}"
-    # To Python a switch is a number, and to a number there is no end; to JSON neither is true.
+    # In Python a bool is an int and a float may be infinite; in JSON neither holds.
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise InvalidInput(f"{key} must be {what}, not {type(value).__name__}", field=field)
     if isinstance(value, float) and not math.isfinite(value):
@@ -31,7 +31,7 @@ def typed(body: dict[str, Any], key: str, kinds: tuple[type, ...], what: str, wi
 
 
 def whole(body: dict[str, Any], key: str) -> int | None:
-    """A whole number, also one that was written as `5.0`."""
+    """An integer; `5.0` is accepted."""
     value = typed(body, key, (int, float), "a whole number")
     if isinstance(value, float) and not value.is_integer():
         raise InvalidInput(f"{key} must be a whole number", field=key)
@@ -39,6 +39,6 @@ def whole(body: dict[str, Any], key: str) -> int | None:
 
 
 def shortened(value: Any) -> str:
-    """A value as a message shows it: at most 80 characters of it."""
+    """A value for an error message, cut to 80 characters."""
     text = repr(value if not isinstance(value, str) else value[: _LONGEST_SHOWN + 1])
     return text if len(text) <= _LONGEST_SHOWN + 2 else f"{text[:_LONGEST_SHOWN]}…"

@@ -1,4 +1,4 @@
-"""Follows JSON text piece by piece and knows, without parsing it, where a value ends."""
+"""Tracks JSON text piece by piece to find where a value ends, without parsing it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _SPACE: Final = " \t\r\n"
 
 
 class ValueScanner:
-    """Tells where a JSON value ends, whatever the chunking, in one look at each character.
+    """Finds the end of a JSON value under any chunking, visiting each character once.
 
-    Containers and strings are values; bare words (`null`, `12`) are not, as nothing
-    marks their end. Brackets are counted, not matched: the text may be wrong, and
-    where it ends must be known all the same. For the same reason a single quote opens
-    a string where JSON has a string; anywhere else it means nothing.
+    Containers and strings are values; bare words (`null`, `12`) are not, as nothing marks their end. Brackets are
+    counted, not matched, because the end must be found even in malformed text. For the same reason a single quote
+    opens a string wherever JSON allows one, and is ignored elsewhere.
 
     >>> scanner = ValueScanner()
     >>> scanner.scan('{"a": "}', 0), scanner.inside
@@ -38,18 +37,18 @@ class ValueScanner:
         self._single = False
         """Whether a single-quoted string is open."""
         self._opens = False
-        """Whether a string may begin here: the last character that counts was a bracket, a comma or a colon."""
+        """Whether a string may start here: the last significant character was a bracket, a comma or a colon."""
 
     @property
     def inside(self) -> bool:
-        """Whether a value has begun and not ended."""
+        """Whether a value has started and not ended."""
         return self.in_string or self.depth > 0
 
     def scan(self, text: str, start: int) -> int:
-        """Read on from `start`; return where reading stopped.
+        """Continue at `start`; return the position where scanning stopped.
 
-        That is just after the value that ended, or at a `<` outside of strings (which
-        JSON never has there, so it may begin a marker), or the end of the text.
+        That is just after a complete value, at a `<` outside of strings (which JSON never has there, so it may start
+        a marker), or at the end of the text.
         """
         if self._opens and (found := _SINGLE_OPENS.match(text, start)):
             self._single = True

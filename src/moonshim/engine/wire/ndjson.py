@@ -1,4 +1,4 @@
-"""Bytes of newline-delimited JSON, cut anywhere, into frames; and a payload back into a line."""
+"""Newline-delimited JSON bytes in any chunking <-> frames."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _CR: Final = 13
 
 
 def render_ndjson(data: bytes, head: bytes = b"") -> bytes:
-    """One line. `data` is one JSON text without line feeds; `head` has no place in this framing."""
+    """One line. `data` is JSON without line feeds; `head` does not exist in this framing."""
     return data + b"\n"
 
 
 class NdjsonFramer(BoundedFramer):
-    """Split lines of JSON into frames, whatever the chunking.
+    """Splits NDJSON into frames, whatever the chunking.
 
-    The guarantees are those of `SseFramer`, with a line for an event: LF or CRLF ends it, a CR alone is white
-    space. A line of white space has no data; an oversized line keeps its CR.
+    Same guarantees as `SseFramer`, with lines instead of events: LF or CRLF ends a line, a lone CR is white space. A
+    blank line has no data; an oversized line keeps its CR.
     """
 
     __slots__ = ()

@@ -1,7 +1,7 @@
-"""Bytes of a Server-Sent Events stream, cut anywhere, into frames; and a payload back into bytes.
+"""Server-Sent Events bytes in any chunking <-> frames.
 
-The rules of lines, fields and events are those of WHATWG HTML, section 9.2. Bytes are never
-decoded here, so a chunk may end inside a character.
+Lines, fields and events follow WHATWG HTML, section 9.2. Bytes are never decoded here, so a chunk may end inside a
+character.
 """
 
 from __future__ import annotations
@@ -45,30 +45,32 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     """One event or line, correctly framed."""
 
     raw: bytes
-    """What goes out when nothing has to change."""
+    """The bytes to send when nothing needs to change."""
     data: bytes | None
-    """The payload, its lines joined by LF. None: a comment, a blank line, an event without data, an oversized piece."""
+    """The payload, its lines joined by LF. None for a comment, a blank line, an event without data, or a fragment of
+    an oversized event."""
     head: bytes = b""
-    """The other lines of the event (`event:`, `id:`, comments), each ended by LF."""
+    """The other lines of the event (`event:`, `id:`, comments), each terminated by LF."""
     fault: FrameFault | None = None
-    """None when `raw` is byte for byte what came; else what was put right, the first in the order of `FrameFault`."""
+    """None if `raw` equals the input byte for byte; otherwise what was corrected, the first in the order of
+    `FrameFault`."""
 
 
 def render_sse(data: bytes, head: bytes = b"") -> bytes:
-    """One event; a payload of several lines becomes several `data:` lines, whatever its line ends."""
+    """Render one event; each line of the payload becomes a `data:` line, whatever its line ends."""
     if _LF in data or _CR in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
     if head and head.startswith(BYTE_ORDER_MARK):
-        # At the start of a stream a reader would take the mark off, and read a field that was not there.
+        # At the start of a stream a reader would strip a byte order mark and misread the field name.
         return b"data: %b\n%b\n" % (data, head)
     return b"%bdata: %b\n\n" % (head, data)
 
 
 def merge_comments(chunk: bytes) -> bytes:
-    """A chunk in which each long run of comments and blank lines is cut to its last two lines.
+    """Shorten each long run of comments and blank lines in a chunk to its last two lines.
 
-    Every such line costs as much as an event and says nothing, so a host could keep a reader busy with them. The
-    events, and where they end, stay the same.
+    Every such line costs as much as an event and carries nothing, so a host could keep a reader busy with them.
+    Events and their boundaries stay the same.
 
     >>> merge_comments(b"data: 1\\n\\n" + b": c\\n\\n" * 1000 + b"data: 2\\n\\n")
     b'data: 1\\n\\n: c\\n\\ndata: 2\\n\\n'
@@ -82,13 +84,13 @@ def _merge_run(run: re.Match[bytes]) -> bytes:
     lines = run[0].splitlines(keepends=True)
     end = b""
     if any(line in (b"\n", b"\r\n", b"\r") for line in lines):
-        # A blank line ends the event before the run; after a CR, the first LF would only be the rest of that line end.
+        # A blank line ends the event before the run; after a CR, the first LF would only complete that line end.
         end = b"\n\n" if run.string[run.start() - 1] == _CR else b"\n"
     return end + b"".join(lines[-2:])
 
 
 def event_line(kind: object) -> bytes:
-    """The line that names an event; none for a name that could be read as something else.
+    """The `event:` line; empty for a name that would be misread.
 
     >>> event_line("ping"), event_line("a\\nb"), event_line(None)
     (b'event: ping\\n', b'', b'')
@@ -102,9 +104,9 @@ def _line_of(kind: str) -> bytes:
 
 
 class BoundedFramer(ABC):
-    """What both framings share: byte order marks, and a bound on what is held of an unfinished event.
+    """Shared by both framings: byte order marks, and a limit on the buffered part of an unfinished event.
 
-    The bound counts the bytes of an event with its end, so that it does not depend on the chunking.
+    The limit counts the bytes of an event including its end, so it does not depend on the chunking.
     """
 
     __slots__ = ("_held", "_marked", "_max", "_opening", "_passing", "idle")
@@ -113,13 +115,13 @@ class BoundedFramer(ABC):
         self._max = max_event_bytes
         self._held = bytearray()
         self._passing = False
-        """The event in progress is oversized: its pieces go out as they come."""
+        """The current event is oversized: its fragments are passed on as they arrive."""
         self._opening: bytes | None = b""
-        """The first bytes, while they can still grow into a byte order mark; None afterwards."""
+        """The first bytes, while they may still become a byte order mark; None afterwards."""
         self._marked = False
-        """A mark was taken off and no frame has told of it yet."""
+        """A byte order mark was removed and no frame has reported it yet."""
         self.idle = False
-        """Nothing is held or remembered: a chunk can be read on its own."""
+        """Nothing is buffered or pending: the next chunk can be read on its own."""
 
     def flush(self) -> list[Frame]:
         """End of input: an unterminated last event is still an event."""
@@ -138,7 +140,7 @@ class BoundedFramer(ABC):
 
     def _feed(self, chunk: bytes) -> list[Frame]:
         if self._opening is not None:
-            # All marks, not one: a second one would be at the start of our output, and be taken for ours.
+            # All marks, not just one: a second one would be at the start of our output and be stripped there.
             chunk, at = self._opening + chunk, 0
             while chunk.startswith(BYTE_ORDER_MARK, at):
                 at += len(BYTE_ORDER_MARK)
@@ -160,7 +162,7 @@ class BoundedFramer(ABC):
         return out
 
     def _hold(self, piece: bytes, out: list[Frame]) -> None:
-        """Keep a piece without an end, or let it pass when that would be too much."""
+        """Buffer a piece of an unfinished event, or pass it on when the limit is exceeded."""
         if self._passing:
             out.append(Frame(piece, None, b"", "oversized"))
             return
@@ -184,27 +186,28 @@ class BoundedFramer(ABC):
 
     @abstractmethod
     def _split(self, chunk: bytes) -> list[Frame]:
-        """The frames that end in this chunk, which is not empty; what has no end yet is held."""
+        """The frames that end in this non-empty chunk; the rest is buffered."""
 
     @abstractmethod
     def _frame(self, event: bytes, cut: bool = False) -> Frame:
-        """The frame of one event with its end; with `cut` the end is ours."""
+        """The frame of one event including its end; `cut`: the end was added by us."""
 
     @abstractmethod
     def _missing_end(self) -> bytes:
-        """What would end the event that is held."""
+        """The bytes that would end the buffered event."""
 
 
 class SseFramer(BoundedFramer):
-    """Split the bytes of an event stream into frames, whatever the chunking.
+    """Splits an event stream into frames, whatever the chunking.
 
-    - The frames, and their `raw` put together, are the same for every split of the input.
-    - Input that is correctly framed comes out byte for byte; what comes out is correctly framed.
-    - An event comes out with the first byte of its blank line; of what follows a CR, only an LF is awaited,
-      and that LF is swallowed.
-    - No byte of a payload, field or comment is lost. An event of more than `max_event_bytes` goes out in pieces
-      unread but for its line ends (`fault` "oversized"), so what is held is bounded; the next event is read again.
-    - Work is linear in the input: held bytes are searched once and copied once.
+    - The frames, and their concatenated `raw`, are the same for every split of the input.
+    - Correctly framed input is passed on byte for byte; all output is correctly framed.
+    - An event is emitted with the first byte of its blank line; after a CR, only an LF is awaited, and that LF is
+      dropped.
+    - No byte of a payload, field or comment is lost. An event larger than `max_event_bytes` is passed on in
+      fragments,
+      unparsed except for line ends (`fault` "oversized"), so memory is bounded; the next event is parsed again.
+    - Linear time: buffered bytes are searched once and copied once.
     """
 
     __slots__ = ("_after_cr", "_cr", "_line_start")
@@ -214,14 +217,14 @@ class SseFramer(BoundedFramer):
         self._after_cr = False
         """The last byte was a CR: an LF now is the second half of the same line end."""
         self._cr = False
-        """A line of the event in progress ended by CR or CRLF."""
+        """A line of the current event ended with CR or CRLF."""
         self._line_start = False
-        """The event in progress has a line end as its last byte: an LF now ends it."""
+        """The last byte of the current event is a line end: an LF now ends the event."""
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The frames that end in this chunk."""
         if self.idle:
-            # The usual chunk: one event as it should be. Equal to the slow path by a property test.
+            # The common case: one well-formed event. A property test proves it equal to the slow path.
             line, _, rest = chunk.partition(b"\n")
             if rest == b"\n" and line[:6] == b"data: " and _CR not in line and len(chunk) <= self._max:
                 return [Frame(chunk, line[6:])]
@@ -247,7 +250,7 @@ class SseFramer(BoundedFramer):
         return out
 
     def _scan(self, text: bytes, cr: bool) -> list[Frame]:
-        """Frames of a text with LF as its line ends. With `cr` all of these were CR or CRLF, and one is its end."""
+        """Frames of a text with LF line ends. `cr`: all of them were CR or CRLF, and the text ends with one."""
         out: list[Frame] = []
         start, stop, limit = 0, len(text), self._max
         if stop and (self._held or self._passing):
@@ -318,7 +321,7 @@ class SseFramer(BoundedFramer):
 
 
 def _is_json_text(payload: bytes) -> bool:
-    """Whether line feeds in this are white space between tokens: in anything else, `[1<LF>2]`, they carry meaning."""
+    """Whether line feeds here are white space between tokens: in anything else, `[1<LF>2]`, they carry meaning."""
     if not payload.lstrip().startswith((b"{", b"[")):
         return False
     try:
