@@ -1,4 +1,4 @@
-"""Events <-> Message: what a stream said, as one value, and back."""
+"""Events <-> Message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Assembler", "assemble", "replay"]
 
 
 class _Growing:
-    """A block and its text so far, in few pieces however many came."""
+    """A block and its text so far, in few pieces however many were received."""
 
     __slots__ = ("opened", "pieces", "signed")
 
@@ -35,7 +35,7 @@ class _Growing:
         self.pieces = TextPieces()
 
     def sign(self, signed: BlockSigned) -> None:
-        """More of what the host wants back: what it said before still counts."""
+        """Add data that the host requires back; earlier data stays valid."""
         known = self.signed
         if known is not None:
             signature, field = signed.signature or known.signature, signed.field or known.field
@@ -51,7 +51,7 @@ class _Growing:
 
 
 class Assembler:
-    """Collects the events of one answer; `message` is the answer so far."""
+    """Collects the events of one response; `message` is the response so far."""
 
     __slots__ = ("_blocks", "_order", "ending")
 
@@ -78,7 +78,7 @@ class Assembler:
                 assert_never(event)
 
     def grow(self, index: int, text: str) -> None:
-        """A block grew, as a `BlockDelta` would tell."""
+        """Append text to a block, like a `BlockDelta`."""
         self._blocks[index].add(text)
 
     @property
@@ -87,7 +87,7 @@ class Assembler:
         return Message("assistant", tuple(_part(block, ids) for block in self._order))
 
     def tool_calls(self) -> list[tuple[int, ToolCall]]:
-        """The calls so far, each with its block, in the order they began."""
+        """The calls so far, each with its block index, in the order they started."""
         numbered = zip(self._order, self.message.parts, strict=True)
         return [(block.opened.index, part) for block, part in numbered if isinstance(part, ToolCall)]
 
@@ -108,7 +108,7 @@ def _part(block: _Growing, ids: CanonicalIds) -> Part:
 
 
 def assemble(events: Iterable[Event]) -> Message:
-    """The message that these events tell."""
+    """The message that these events describe."""
     assembler = Assembler()
     for event in events:
         assembler.feed(event)
@@ -116,7 +116,7 @@ def assemble(events: Iterable[Event]) -> Message:
 
 
 def replay(message: Message) -> list[Event]:
-    """The events that tell this message, whole block by whole block. Media have no place in an answer.
+    """The events of this message, block by block. Media cannot occur in a response.
 
     >>> said = Message("assistant", (Reasoning("Hm."), Text("Hello")))
     >>> assemble(replay(said)) == said

@@ -1,4 +1,4 @@
-"""A client's request -> what its host accepts, what was changed and why, and what the reply needs."""
+"""Client request -> the body that the host accepts, the changes made, and the plan for the reply."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _UNKNOWN_TARGET: Final = ("generic", "other")
-"""A host and a model of which nothing is known: what their own client sends goes through as it is."""
+"""Unknown host and model: what their own client sends is passed on unchanged."""
 _UNCONFIGURED: Final = KimiOptions()
 ResolveId: TypeAlias = Callable[[str, str], str]
 P = ParamSpec("P")
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 def _refuse_deep_nesting(work: Callable[P, T]) -> Callable[P, T]:
-    """A body that is nested without measure is refused, wherever it is that Python gives up on it."""
+    """Report a body with excessive nesting as `InvalidInput`, wherever Python's recursion limit is hit."""
 
     @wraps(work)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -72,11 +72,11 @@ class Prepared(Struct, frozen=True):
     """A request that its host accepts."""
 
     body: dict[str, Any]
-    """What to send."""
+    """The body to send."""
     changes: list[Change]
-    """Everything that is not sent as it came: by which rule, where, and why."""
+    """Everything not sent as received: the rule, the path and the reason."""
     plan: Plan
-    """What the reply needs: for `Mender(plan=…)`, `mend_chunks` and `mend_response`."""
+    """For the reply: `Mender(plan=…)`, `mend_chunks` and `mend_response` take it."""
     profile: HostProfile
     """The host profile that was applied."""
 
@@ -84,34 +84,34 @@ class Prepared(Struct, frozen=True):
 
 
 class ParsedRequest:
-    """A client's request, parsed once, to be prepared for one target after the other. Nothing changes it."""
+    """A parsed client request, immutable, that can be prepared for several targets."""
 
     __slots__ = ("_body", "_signer", "_turns", "changes", "dialect", "request")
 
     def __init__(self, body: Any, dialect: str, request: Request, changes: list[Change], signer: Signer) -> None:
         self.dialect: str = dialect
         self.request: Request = request
-        """What the client asks for, in its own names."""
+        """The client's request under the client's own names."""
         self.changes: list[Change] = changes
-        """What parsing left out."""
+        """What parsing dropped."""
         self._body = body
         self._signer = signer
         self._turns: ConversationIndex | None = None
 
     @_refuse_deep_nesting
     def lost_turns(self) -> list[LostTurn]:
-        """The turns of the model that came back without their reasoning: what may be put back as `recalled`."""
+        """Assistant turns without their reasoning, which can be restored with `recalled`."""
         return self.turns().lost if any(map(_has_lost, self.request.messages)) else []
 
     @_refuse_deep_nesting
     def turns(self) -> ConversationIndex:
-        """What was said so far, for `cache_entry`: read once, whoever asks."""
+        """The conversation so far, for `cache_entry`; computed once."""
         if self._turns is None:
             self._turns = ConversationIndex(self.request.messages)
         return self._turns
 
     def cache_entry(self, answer: Message) -> CacheEntry | None:
-        """Where to store the reasoning of the answer to this request; None when it has none."""
+        """Where to store the reasoning of the response to this request; None if it has none."""
         return cache_entry(self.turns(), answer)
 
     @_refuse_deep_nesting
@@ -131,7 +131,7 @@ class ParsedRequest:
         created: int = 0,
         clock: Callable[[], float] | None = None,
     ) -> Prepared:
-        """Make the request right for this host and model; see `prepare_request`."""
+        """Adapt the request to this host and model; see `prepare_request`."""
         client = dialect_named(self.dialect)
         dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
         if options is not None:
@@ -143,7 +143,7 @@ class ParsedRequest:
         find = partial(profile_for, host=host, base_url=base_url, upstream=upstream, overrides=overrides)
         profile = find(model=request.model)
         if recalled and (options is not None or overrides or not _passes(client, profile)):
-            # Before anybody else sees the request: it is as if the client had sent it.
+            # Before the transformers run, as if the client had sent it.
             request, restored = put_back(request, profile, recalled)
             changes = [*changes, *restored]
         if transformers:
@@ -196,9 +196,9 @@ class ParsedRequest:
 def read_request(
     body: Any, *, dialect: str = "openai_chat", secret: bytes | None = None, default_model: str | None = None
 ) -> ParsedRequest:
-    """Parse a client's request, to prepare it for one host or for several. The body that was passed stays as it is.
+    """Parse a client's request, to prepare it for one or more hosts. `body` is not modified.
 
-    `default_model` is asked for where the body names no model. See `prepare_request` for the rest.
+    `default_model` is used if the body names no model. See `prepare_request` for the other arguments.
     """
     client = dialect_named(dialect)
     signer = _signer(secret) if isinstance(secret, bytes) else Signer(secret)
@@ -208,7 +208,7 @@ def read_request(
 
 @lru_cache(16)
 def _signer(secret: bytes) -> Signer:
-    """Made once: its keys are hashes of the secret."""
+    """Cached: its keys are hashes of the secret."""
     return Signer(secret)
 
 
@@ -230,18 +230,16 @@ def prepare_request(
     created: int = 0,
     clock: Callable[[], float] | None = None,
 ) -> Prepared:
-    """Make a request right for its host and model. The body that was passed stays as it is.
+    """Adapt a client's request to its host and model. `body` is not modified.
 
-    `dialect` is the client's, `upstream` the host's. The host is named, or found from
-    `base_url`; `overrides` sets fields of its profile. `model` is what the host calls the model,
-    where the client calls it something else. `secret` keys what we mint (signatures,
-    encrypted content); `recalled` is reasoning that the client has lost, by the index of its
-    message (see docs/requests.md); `transformers` change the request before anything else,
-    and the answer (docs/transformers.md); `extra_body` is merged deeply into the body that is
-    sent, and wins; `reply_id` and `created` name the answer where the
-    host does not; `clock` (`time.time`) is asked when a Responses answer is completed.
+    `dialect` is the client's, `upstream` the host's. The host is named, or detected from `base_url`; `overrides` sets
+    fields of its profile. `model` is the host's name of the model, if the client uses another one. `secret` signs the
+    tokens that we create (signatures, encrypted content); `recalled` is reasoning that the client has lost, by
+    message index (see docs/requests.md); `transformers` change the request before anything else, and the response
+    (docs/transformers.md); `extra_body` is deep-merged into the body that is sent, and wins; `reply_id` and `created`
+    identify the response if the host does not; `clock` (`time.time`) is called when a Responses reply is completed.
 
-    A request that cannot be understood, or not be made right, raises `InvalidInput` with the field.
+    Raises `InvalidInput` with the field for a request that is invalid or cannot be adapted.
 
     >>> body = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}], "temperature": 0.2}
     >>> prepared = prepare_request(body, host="moonshot")
@@ -272,13 +270,13 @@ def _has_lost(message: Message) -> bool:
 
 
 def _apply_transformers(request: Request, transformers: Sequence[Transformer]) -> Request:
-    """The request as the transformers leave it, in the order of the chain."""
+    """Apply the transformers, in the order of the chain."""
     for transformer in transformers:
         name = name_of(transformer)
         try:
             adapted = transformer.prepare(request)
         except Refused:
-            raise  # It says on purpose what the client is to be told.
+            raise  # Raised on purpose, for the client.
         except Exception as error:
             raise TransformerFailed.raised(name, error) from error
         if not isinstance(adapted, Request):
@@ -293,12 +291,12 @@ def _apply_transformers(request: Request, transformers: Sequence[Transformer]) -
 
 
 def _passes(client: Dialect, profile: HostProfile) -> bool:
-    """Whether a request goes through as it is: nobody knows what its host wants, and its client may."""
+    """Whether the request is passed on unchanged: the host is unknown, and the client may know it."""
     return profile.dialect == client.name and (profile.host, profile.generation) == _UNKNOWN_TARGET
 
 
 def _modernize(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
-    """What Kimi's hosts want said otherwise before anything else is looked at."""
+    """Convert old forms that Kimi hosts no longer accept, before all other steps."""
     if profile.generation == "other":
         return request, []
     steps = [declare_functions]
@@ -320,12 +318,12 @@ def _options_for(request: Request, profile: HostProfile) -> KimiOptions:
 
 @cache
 def _mending_options(id_policy: IdPolicy) -> KimiOptions:
-    """Made once: every option is checked whenever some are made."""
+    """Cached: creating options checks every one of them."""
     return KimiOptions.mending(id_policy=id_policy)
 
 
 def _digest(body: Any) -> str:
-    """Names an answer by its question: the same for the same, since the engine rolls no dice."""
+    """Derive the response id from the request: the engine uses no random numbers."""
     try:
         return hashlib.sha256(encode(body)).hexdigest()[:24]
     except (TypeError, ValueError, OverflowError) as error:
@@ -333,14 +331,14 @@ def _digest(body: Any) -> str:
 
 
 def _mend_arguments(text: str) -> str | None:
-    """The arguments of a former call as the JSON object that they were meant to be, or None."""
+    """The arguments of an earlier call as the JSON object they were meant to be, or None."""
     arguments = SafeArguments(ArgumentsRecord())
     mended = arguments.feed(text) + arguments.close(cut=False)
     return mended if decode_object(mended.encode("utf-8", "replace")) is not None else None
 
 
 def render_problem(problem: Problem | MoonshimError, *, dialect: str) -> dict[str, Any]:
-    """The body of an error, in a client's own words: for what `read_problem` read, or for an error of ours.
+    """The error body in a client's dialect, for a `Problem` or one of our own errors.
 
     >>> render_problem(InvalidInput("a message must be an object", field="messages[3]"), dialect="anthropic")["error"]
     {'type': 'invalid_request_error', 'message': 'messages[3]: a message must be an object'}
@@ -350,9 +348,9 @@ def render_problem(problem: Problem | MoonshimError, *, dialect: str) -> dict[st
 
 @_refuse_deep_nesting
 def count_tokens(body: Any, *, dialect: str = "anthropic") -> int:
-    """About how many tokens a request has, rather too many than too few: for clients that ask before they send.
+    """Estimate the number of tokens in a request, for clients that ask before sending. Rather too high than too low.
 
-    It is an estimate: nobody but the host knows. See docs/tokens.md.
+    Only the host knows the exact number. See docs/tokens.md.
 
     >>> count_tokens({"model": "k3", "messages": [{"role": "user", "content": "Hello, world"}]}) > 2
     True
@@ -362,7 +360,7 @@ def count_tokens(body: Any, *, dialect: str = "anthropic") -> int:
 
 
 def _with_model(body: Any, model: str | None) -> Any:
-    """A body that leaves the model to us names ours."""
+    """Set our model in a body that names none."""
     return {**body, "model": model} if isinstance(body, dict) and body.get("model") is None and model else body
 
 
@@ -378,10 +376,10 @@ def translate_messages(
     resolve_tool_call_id: ResolveId | None = None,
     resolve_tool_response_id: ResolveId | None = None,
 ) -> list[Any]:
-    """The messages of one dialect in the words of another: identifiers, reasoning and media included.
+    """Translate messages from one dialect to another, including ids, reasoning and media.
 
-    For `to="vercel_ai"` a resolver is called with the identifier as it is in `messages` and the name of the tool, in
-    order, and returns the identifier to write. Without a resolver for results, a result gets that of its call.
+    For `to="vercel_ai"`, a resolver is called with each id as it appears in `messages` and the tool name, in order,
+    and returns the id to write. Without a resolver for results, a result gets the id of its call.
 
     >>> translate_messages([{"role": "user", "content": "hi"}], from_="openai_chat", to="anthropic")
     [{'role': 'user', 'content': 'hi'}]
@@ -409,7 +407,7 @@ def _resolver(resolve: ResolveId, received: Mapping[str, str]) -> ResolveId:
 
 
 def _received_ids(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
-    """The canonical identifier of every call and result, and the one that the caller knows it by."""
+    """The canonical id of every call and result, and the id that the caller knows."""
     for message in messages:
         for part in message.parts:
             if isinstance(part, (ToolCall, ToolResult)):

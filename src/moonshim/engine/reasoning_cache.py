@@ -1,22 +1,20 @@
-"""A conversation -> where the reasoning of its turns is filed, and the reasoning that is found there again.
+"""A conversation -> cache keys for the reasoning of its turns, and the reasoning found under them.
 
-Requests carry no name of their conversation, so a turn of the model is known by what was
-said: its own text and calls, and the user and tool text directly before it, make the key;
-what stands before that, message by message, says of which conversation it is. Identifiers
-and system prompts never count, since clients rewrite both.
+Requests have no conversation id, so an assistant turn is identified by content: its own text and calls, plus the user
+and tool text directly before it, form the key; the messages before that identify the conversation. Ids and system
+prompts are ignored, since clients rewrite both.
 
 | part | what counts |
 |---|---|
-| text | joined over all text parts of the message, exact but for white space around it |
-| call | name and arguments: parsed, keys sorted, written without blanks; as they are where they are no JSON |
+| text | joined over all text parts of the message, exact except for surrounding white space |
+| call | name and arguments: parsed, keys sorted, without white space; unchanged if they are not JSON |
 | result | its text and media, in the order of the calls |
-| media | the address, or a digest of the data |
+| media | the URL, or a digest of the data |
 
-A filed turn counts when all that came before it is the same, to the beginning of both
-conversations. Or, when a client has summed up how its conversation began: when all that
-the client has left of it is the same, two turns of the model at least, and nothing stands
-before that but a summary. Of several the one with the longest history in common; where
-those disagree, nothing is known.
+A stored turn matches when everything before it is equal, back to the start of both conversations. It also matches
+when a client has summarized the start of its conversation: everything that the client still has must be equal, with
+at least two assistant turns, and nothing but a summary before that. Of several matches the one with the longest
+common history wins; if those disagree, there is no match.
 """
 
 from __future__ import annotations
@@ -34,18 +32,19 @@ from moonshim.engine.values.conversation import Media, Message, Part, Reasoning,
 __all__ = ["CacheEntry", "ConversationIndex", "LostTurn", "cache_entry", "is_empty_reasoning", "lookup"]
 
 HISTORY: Final = 64
-"""How many messages before a turn are told one by one. The last of so many stands for all older ones."""
+"""Number of messages before a turn with a digest of their own. The last digest covers all older messages."""
 LARGEST: Final = 1024 * 1024
-"""Bytes of reasoning; more is not filed."""
+"""Maximum number of bytes of reasoning; more is not stored."""
 _VERSION: Final = b"\x01"
 _DIGEST: Final = 16
 _STEP: Final = _DIGEST + 1
 _SLOT: Final = 2
-"""Of the digest of a reasoning, as a part of its field. So the same turn of the same history has 256 places at most,
-however often somebody runs it."""
+"""Length of the reasoning digest within the field name. It limits the same turn of the same history to 256 entries,
+however often it is run."""
 
 Kind: TypeAlias = Literal["u", "m", "t", "a", "c", "z"]
-"""The first letter of a step: the user's text, or with media; results; an answer, or with calls; all that is older."""
+"""First letter of a step: user text, user message with media; results; response, response with calls; all older
+steps."""
 _TURNS: Final = ("a", "c")
 _SUMMARIES: Final = ("u", "a")
 _LONGEST_SUMMARY: Final = 2
@@ -58,10 +57,10 @@ class _Steps:
     def __init__(self) -> None:
         self.digests: list[str] = []
         self._older: list[str] = []
-        """By how many steps it stands for: one digest for all of them. Made when it is asked for."""
+        """By number of steps covered: one digest for all of them. Computed on demand."""
 
     def history(self, count: int) -> tuple[str, ...]:
-        """The digests of the first `count` steps, nearest first; the oldest of many are one digest together."""
+        """The digests of the first `count` steps, nearest first; the oldest share one digest."""
         steps = self.digests
         if count <= HISTORY:
             return tuple(reversed(steps[:count]))
@@ -72,28 +71,28 @@ class _Steps:
 
 
 class LostTurn(Struct, frozen=True):
-    """A turn of the model that came back without its reasoning."""
+    """An assistant turn without its reasoning."""
 
     index: int
-    """Of its message in `Request.messages`."""
+    """Index of its message in `Request.messages`."""
     key: str
     steps: _Steps
-    """Of its conversation. Not the `ConversationIndex`: both would hold each other, and their memory."""
+    """Of its conversation. Not the `ConversationIndex`, which would create a reference cycle."""
     before: int
-    """How many of the steps came before."""
+    """Number of steps before it."""
 
     @property
     def history(self) -> tuple[str, ...]:
-        """What came before, as digests, nearest first. Made when it is asked for: most turns never are."""
+        """Digests of what came before, nearest first. Computed on demand: most turns never need it."""
         return self.steps.history(self.before)
 
     def reasoning(self, entries: Mapping[str, bytes]) -> Reasoning | None:
-        """The reasoning of this turn, out of what is stored under its `key`; None when it is not known for certain."""
+        """The reasoning of this turn, from the entries stored under its `key`; None if it is not certain."""
         return lookup(self, entries)
 
 
 class CacheEntry(Struct, frozen=True):
-    """Where the reasoning of an answer is kept: `value` as one of several under `key`, by the name of `field`."""
+    """Where the reasoning of a response is stored: `value` under `key` as the entry `field`."""
 
     key: str
     field: str
@@ -114,16 +113,16 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class ConversationIndex:
-    """What is known of a conversation: which turns have lost their reasoning, and where the next one is filed.
+    """Finds the turns of a conversation that lost their reasoning, and the cache key of the next turn.
 
-    All that is said of a turn depends on what stands before it, never on what comes later (law 10).
+    Results for a turn depend only on what precedes it, never on what follows (law 10).
     """
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.lost: list[LostTurn] = []
         self._steps = _Steps()
         self._since: list[str] = []
-        """The steps behind the last turn of the model."""
+        """The steps after the last assistant turn."""
         self._results: list[tuple[int, bytes]] = []
         self._calls: dict[str, int] = {}
         for index, message in enumerate(messages):
@@ -134,8 +133,8 @@ class ConversationIndex:
         self._settle()
 
     def entry_for(self, answer: Message) -> CacheEntry | None:
-        """Where the reasoning of the answer to this conversation is kept; None when there is nothing to keep, or to
-        know it again by."""
+        """Where to store the reasoning of the response to this conversation; None if there is nothing to store, or
+        nothing to identify it by."""
         reasoning = _join_reasoning(part for part in answer.parts if isinstance(part, Reasoning))
         turn = _turn(answer)
         if is_empty_reasoning(reasoning) or turn is None:
@@ -143,7 +142,7 @@ class ConversationIndex:
         try:
             thought = _ENCODER.encode(reasoning)
         except (UnicodeEncodeError, OverflowError, RecursionError):
-            return None  # Half a character, or a number of a host's own that no store takes.
+            return None  # A lone surrogate, or a number that no store accepts.
         if len(thought) > LARGEST:
             return None
         history = _pack_steps(self._steps.history(len(self._steps.digests)))
@@ -160,7 +159,7 @@ class ConversationIndex:
         said: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolResult):
-                # An orphan has no place among the calls: it stays behind the others.
+                # An orphan has no position among the calls: it stays after the others.
                 place = self._calls.get(part.call_id, len(self._calls))
                 self._results.append((place, _digest_of(part.parts)))
             else:
@@ -185,7 +184,7 @@ class ConversationIndex:
         self._calls = {call: place for place, call in enumerate(calls)}
 
     def _settle(self) -> None:
-        """Results stand before what else the user says, whatever the order in which a client tells them."""
+        """Put results before other user content, whatever the client's order."""
         if self._results:
             results = [digest for _, digest in sorted(self._results, key=lambda result: result[0])]
             self._since.insert(0, "t" + _digest(b"".join(results)))
@@ -196,7 +195,8 @@ class ConversationIndex:
 
 
 def cache_entry(conversation: Request | ConversationIndex, answer: Message) -> CacheEntry | None:
-    """Where the reasoning of the answer to a request is kept, both as the client knows them; None when it has none.
+    """Where to store the reasoning of a response, given request and response as the client knows them; None if it has
+    none.
 
     >>> asked = Request(model="k3", messages=(Message("user", (Text("hi"),)),))
     >>> entry = cache_entry(asked, Message("assistant", (Reasoning("They greet."), Text("Hello!"))))
@@ -211,7 +211,7 @@ def cache_entry(conversation: Request | ConversationIndex, answer: Message) -> C
 
 
 def lookup(turn: LostTurn, entries: Mapping[str, bytes]) -> Reasoning | None:
-    """What the model thought in this turn, of all that is kept under its key; None when nobody can be sure."""
+    """The reasoning of this turn among the entries under its key; None if it is not certain."""
     history = _pack_steps(turn.history)
     exact = _digest(history)
     found = {one.reasoning for one in _decode_entries(entries, exact) if one.history == history}
@@ -226,10 +226,10 @@ def lookup(turn: LostTurn, entries: Mapping[str, bytes]) -> Reasoning | None:
 
 
 def _match_summary(turn: LostTurn, history: bytes, entries: Mapping[str, bytes]) -> set[bytes]:
-    """The reasonings of the turns with the most in common, if all else that the client has is a summary."""
+    """Reasonings of the turns with the most in common, if all else that the client has is a summary."""
     best, found = 0, set[bytes]()
     for one in _decode_entries(entries):
-        # What was filed behind the same summary is of a later time: it must not change what was known before.
+        # Entries stored after the same summary are newer: they must not change earlier results.
         if len(one.history) <= len(history) or one.begins == history[-_STEP:]:
             continue
         equal = _count_common_steps(history, one.history)
@@ -245,7 +245,7 @@ def _match_summary(turn: LostTurn, history: bytes, entries: Mapping[str, bytes])
 
 
 def _decode_entries(entries: Mapping[str, bytes], history: str = "") -> Iterable[_StoredReasoning]:
-    """The entries of this history, or all; what a later version wrote, or nobody can read, is left alone."""
+    """The entries of this history, or all of them; entries of a later version, and unreadable ones, are skipped."""
     for field, value in entries.items():
         if field.startswith(history) and value[:1] == _VERSION:
             try:
@@ -255,7 +255,7 @@ def _decode_entries(entries: Mapping[str, bytes], history: str = "") -> Iterable
 
 
 def _count_common_steps(one: bytes, other: bytes) -> int:
-    """How many steps are equal, from the nearest on."""
+    """Number of equal steps, counted from the nearest."""
     count = 0
     for at in range(0, min(len(one), len(other)), _STEP):
         if one[at : at + _STEP] != other[at : at + _STEP]:
@@ -265,12 +265,12 @@ def _count_common_steps(one: bytes, other: bytes) -> int:
 
 
 def is_empty_reasoning(reasoning: Reasoning | None) -> bool:
-    """Whether a host would not miss it: no words, no signature, no details."""
+    """Whether a host would not miss it: no text, no signature, no details."""
     return reasoning is None or not (reasoning.text.strip() or reasoning.signature or reasoning.details)
 
 
 def _join_reasoning(thoughts: Iterable[Reasoning]) -> Reasoning | None:
-    """All reasoning of a message as one. A signature is for one text alone."""
+    """All reasoning of a message as one value. A signature is valid for a single text only."""
     said = [thought for thought in thoughts if not is_empty_reasoning(thought)]
     if len(said) < 2:
         return said[0] if said else None
@@ -282,7 +282,7 @@ def _join_reasoning(thoughts: Iterable[Reasoning]) -> Reasoning | None:
 
 
 def _turn(message: Message) -> str | None:
-    """The step of a turn of the model; None when it says nothing."""
+    """The step of an assistant turn; None if it has no content."""
     if message.is_one_text:
         return "a" + _digest_of_text(message) if cast(Text, message.parts[0]).text.strip() else None
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
@@ -295,7 +295,7 @@ def _turn(message: Message) -> str | None:
 
 
 def _digest_of(parts: Iterable[Part], more: Iterable[str] = ()) -> bytes:
-    """Of what is said and shown, and further texts; each with its length, so that none can pass for two."""
+    """Digest of text and media, and further strings; each with its length, so that the result is unambiguous."""
     text, pieces = list[str](), list[str]()
     for part in parts:
         if isinstance(part, Text):
@@ -307,7 +307,7 @@ def _digest_of(parts: Iterable[Part], more: Iterable[str] = ()) -> bytes:
 
 
 def _digest_of_text(message: Message) -> str:
-    """The same for a message that is one text, in hexadecimal digits."""
+    """The same for a message with a single text, as hexadecimal digits."""
     data = cast(Text, message.parts[0]).text.strip().encode("utf-8", "surrogatepass")
     return blake2b(b"%d:%b0:" % (len(data), data), digest_size=_DIGEST).hexdigest()
 
@@ -322,7 +322,7 @@ def _pack_steps(steps: Iterable[str]) -> bytes:
 
 
 def _canonical(arguments: str) -> str:
-    """Arguments as every client would have to write them: parsed and written anew, they are the same.
+    """Normalized arguments: equal for every client, however it formats them.
 
     >>> _canonical('{"b": 1.0, "a": [ ]}'), _canonical(""), _canonical('{"a": ')
     ('{"a":[],"b":1}', '{}', '{"a": ')
@@ -337,6 +337,6 @@ def _canonical(arguments: str) -> str:
 
 
 def _number(text: str) -> Any:
-    """Clients that know one kind of numbers write 1.0 as 1."""
+    """Clients with a single number type write 1.0 as 1."""
     number = float(text)
     return int(number) if number.is_integer() else number

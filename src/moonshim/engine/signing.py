@@ -1,14 +1,13 @@
-"""What a client has to hand back to us unread -> an opaque token, and back: authenticated, not secret.
+"""Data that a client must return to us unread <-> an opaque token: authenticated, not encrypted.
 
-Anthropic clients echo the signature of a thinking block, Responses clients the
-`encrypted_content` of a reasoning item. What we put there is
+Anthropic clients echo the signature of a thinking block, Responses clients the `encrypted_content` of a reasoning item.
+We put this token there:
 
     moonshim1.<key id>.<payload, base64url of JSON>.<tag, base64url of HMAC-SHA256>
 
-so that we know our own again, notice when it was altered, and never hand it to a host
-that would check it. The tag also says what the token is for: what was sealed as a thought is
-not taken for a summary of a conversation. Whoever holds the token can read the payload: it repeats only what the
-client was shown, and what the host said to hand back.
+It lets us recognize our own tokens, detect changes, and never send one to a host that would validate it. The tag also
+covers the kind of token, so signed reasoning is not accepted as a conversation summary. Anyone with the token can read
+the payload: it contains only what the client was shown and what the host requires back.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ _UNKEYED: Final = b"moonshim without a secret: the tag is only a check sum"
 
 
 class SignedPayload(Struct, frozen=True, omit_defaults=True):
-    """The payload of a token: what the crossing of a piece of reasoning would lose."""
+    """The payload of a token: the data that would be lost when reasoning crosses dialects."""
 
     text: str | None = None
-    """The reasoning itself, where the client's dialect may drop it; None where the client shows it anyway."""
+    """The reasoning itself, if the client's dialect may drop it; None if the client shows it anyway."""
     signature: str | None = None
     """The host's own signature."""
     details: tuple[dict[str, Any], ...] = ()
@@ -47,17 +46,17 @@ class SignedPayload(Struct, frozen=True, omit_defaults=True):
 
 
 class InvalidSignature(InvalidInput):
-    """A token of ours, under our own key, was altered."""
+    """A token under our own key was altered."""
 
     code = "seal_broken"
 
 
 class UnknownSigningKey(Exception):
-    """A token of ours under a key that we do not have: to be dropped, and reported."""
+    """A Moonshim token under another key: it is dropped and reported."""
 
 
 def is_signed(token: object) -> bool:
-    """Whether a signature or encrypted content was made by us, under whatever key.
+    """Whether a signature or encrypted content was created by Moonshim, under any key.
 
     >>> is_signed("moonshim1.ab.cd.ef"), is_signed("EqoBCkgIARAB")
     (True, False)
@@ -66,7 +65,7 @@ def is_signed(token: object) -> bool:
 
 
 class Signer:
-    """Makes and reads tokens under one secret (without one the tag is only a check sum).
+    """Creates and reads tokens under one secret (without one the tag is only a checksum).
 
     >>> sealer = Signer(b"secret")
     >>> sealer.open(sealer.sign(SignedPayload(signature="abc"))).signature
@@ -85,16 +84,17 @@ class Signer:
         self.key_id: str = hashlib.sha256(b"moonshim key id\0" + secret).hexdigest()[:8]
 
     def sign(self, payload: SignedPayload, kind: SignedKind = "reasoning") -> str:
-        """The token for a payload: the same for the same."""
+        """The token for a payload; deterministic."""
         try:
             data = msgspec.json.encode(payload)
-        except UnicodeEncodeError:  # half a character
+        except UnicodeEncodeError:  # lone surrogate
             data = json.dumps(msgspec.to_builtins(payload)).encode()
         body = _to_text(data)
         return f"{PREFIX}{self.key_id}.{body}.{self._tag(body, kind)}"
 
     def open(self, token: str, kind: SignedKind = "reasoning", *, field: str | None = None) -> SignedPayload:
-        """The payload of a token. `UnknownSigningKey`: another key; `InvalidSignature` (a 400): altered."""
+        """The payload of a token. Raises `UnknownSigningKey` for another key, `InvalidSignature` (400) if it was
+        altered."""
         parts = token.removeprefix(PREFIX).split(".")
         if len(parts) == 3 and parts[0] != self.key_id:
             raise UnknownSigningKey(parts[0])
@@ -112,7 +112,7 @@ class Signer:
         return payload
 
     def _kind(self, body: str, tag: str) -> str | None:
-        """What a token was made as; None when its tag is not ours."""
+        """The kind that a token was created as; None if the tag does not match."""
         return next((kind for kind in self._keys if hmac.compare_digest(tag, self._tag(body, kind))), None)
 
     def _tag(self, body: str, kind: str) -> str:
@@ -125,7 +125,7 @@ def _decode_payload(data: bytes) -> SignedPayload:
     except msgspec.DecodeError:
         if b"\\ud" not in data:
             raise
-        return msgspec.convert(json.loads(data), SignedPayload)  # half a character
+        return msgspec.convert(json.loads(data), SignedPayload)  # lone surrogate
 
 
 def _to_text(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What transformers are, and the chain of their stages: the events of an answer -> those that the client is told."""
+"""The transformer protocol, and the chain of stages: events of a response -> events for the client."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ _EVENTS: Final = frozenset(get_args(Event))
 
 
 class Stage(Protocol):
-    """Changes one answer while it streams. One object for each answer."""
+    """Transforms one response while it streams. One object per response."""
 
     def feed(self, event: Event) -> list[Event]:
-        """Something happened; what the client is to be told of it, which may be nothing yet. The ending comes last."""
+        """Handle an event; return the events to pass on, possibly none yet. `Finished` or `Failed` comes last."""
 
     def flush(self) -> list[Event]:
-        """The answer is over: what was kept back. It is told before the ending."""
+        """End of the response: return what was held back. It is passed on before the last event."""
 
 
 class Transformer(Protocol):
-    """Changes requests on their way to a host, and the answers on their way back.
+    """Transforms requests on their way to the host and responses on their way back.
 
-    One object serves all requests: what belongs to one answer is kept in its stages.
+    One object serves all requests: keep the state of a response in its stages.
     """
 
     def prepare(self, request: Request) -> Request:
-        """The request as it is to go on. Values are frozen: make others with `msgspec.structs.replace`."""
+        """Return the request to pass on. Values are frozen: use `msgspec.structs.replace`."""
 
     def stages(self, plan: Any) -> list[Stage]:
-        """New stages for one answer, whose `Plan` this is; they may be asked for more often than they are used."""
+        """Create the stages for one response, given its `Plan`. May be called more often than the stages are used."""
 
 
 class TransformerFailed(MoonshimError):
-    """A transformer raised, or gave what is no request or no answer. The message names it, and repeats nothing."""
+    """A transformer raised, or returned something invalid. The message names it and contains none of its data."""
 
     code = "transformer_failed"
     status = 500
@@ -50,9 +50,9 @@ class TransformerFailed(MoonshimError):
 
     @classmethod
     def raised(cls, name: str, error: BaseException) -> TransformerFailed:
-        """What it raised is the cause. Its message stays there: it may have words of the conversation in it."""
+        """Wrap an exception as the cause. Its message stays there: it may contain parts of the conversation."""
         if isinstance(error, TransformerFailed):
-            name, why = error.name, error.why  # somebody nearer to it has said so
+            name, why = error.name, error.why  # already reported closer to the source
         else:
             why = str(error) if isinstance(error, _NoAnswer) else f"it raised {type(error).__name__}"
         failed = cls(name, why)
@@ -61,17 +61,17 @@ class TransformerFailed(MoonshimError):
 
 
 def name_of(transformer: object) -> str:
-    """What people call a transformer: its `name`, else that of its class."""
+    """Display name of a transformer: its `name`, or that of its class."""
     name = getattr(transformer, "name", None)
     return name if isinstance(name, str) else type(transformer).__name__
 
 
 class _NoAnswer(Exception):
-    """What a stage gave is no part of an answer."""
+    """A stage returned something that is not part of a response."""
 
 
 class _Link:
-    """A stage that is held to the protocol: what it gives are events, and blocks are opened before they are told."""
+    """Holds a stage to the protocol: it must return events, and open a block before using it."""
 
     __slots__ = ("_open", "_stage", "name")
 
@@ -84,7 +84,7 @@ class _Link:
         return [returned for event in events for returned in self._check_events(self._stage.feed(event))]
 
     def end(self, events: list[Event], ending: Finished | Failed) -> tuple[list[Event], Finished | Failed]:
-        """What it still has to say, and how it says that the answer ends. A failure stays the failure it is."""
+        """The remaining events of the stage, and its last event. A failure stays the same failure."""
         returned = [
             *self.feed(events),
             *self._check_events(self._stage.feed(ending)),
@@ -112,16 +112,16 @@ class _Link:
 
 
 class StageChain:
-    """Runs the events of one answer through all stages: balanced blocks go in, balanced blocks come out.
+    """Runs the events of one response through all stages: balanced blocks in, balanced blocks out.
 
-    It never raises. When a stage fails, `failure` says so, and all that is still told is that
-    what was begun has ended, with the failure of the answer.
+    Never raises. When a stage fails, `failure` is set, and the only further events close open blocks and end the
+    response with the failure.
     """
 
     __slots__ = ("_links", "_told", "failure")
 
     def __init__(self, stages: Iterable[tuple[str, Stage]] = ()) -> None:
-        """The stages in the order in which they see the answer, each with the name of its transformer."""
+        """The stages in the order in which they see the response, each with the name of its transformer."""
         self._links = [_Link(name, stage) for name, stage in stages]
         self._told: set[int] = set()
         self.failure: TransformerFailed | None = None
@@ -131,7 +131,7 @@ class StageChain:
         return bool(self._links)
 
     def feed(self, event: Event) -> list[Event]:
-        """What the client is told of this event. Behind the ending of an answer nothing comes."""
+        """The events for the client. Nothing follows the end of a response."""
         if not self._links:
             return [event]
         if self.failure is None:
@@ -153,7 +153,7 @@ class StageChain:
                 events = link.feed(events)
                 if any(isinstance(returned, (Finished, Failed)) for returned in events):
                     raise _NoAnswer("it ended the answer before its host did")
-            except BaseException as error:  # nothing is awaited here: no end of the process or the task comes this way
+            except BaseException as error:  # nothing is awaited here, so no cancellation or exit can arrive
                 self.failure = TransformerFailed.raised(link.name, error)
                 return []
         return events if ending is None else [*events, ending]
@@ -161,7 +161,7 @@ class StageChain:
     def _fail(self, event: Event) -> list[Event]:
         if not isinstance(event, (Finished, Failed)):
             return []
-        # A call that nobody finished must not be run.
+        # An unfinished call must not be executed.
         closed = [BlockClosed(index, complete=False) for index in sorted(self._told)]
         self._told.clear()
         if isinstance(event, Finished):

@@ -1,10 +1,9 @@
-"""A request -> about how many tokens a Kimi model reads in it, rather too many than too few.
+"""A request -> an estimate of the tokens that a Kimi model reads, rather too high than too low.
 
-There is no vocabulary here. A byte pair encoder cuts text where the kind of character
-changes (a word begins, a number ends, a bracket follows a letter), and cuts long or rare
-words again. How often each kind of change occurs can be counted without looking at single
-characters in Python, and the tables below say what one occurrence costs. The costs were
-fitted to Kimi's own vocabulary; docs/tokens.md has the measured bias.
+No vocabulary is needed. A byte pair encoder splits text where the kind of character changes (a word starts, a number
+ends, a bracket follows a letter), and splits long or rare words again. Each kind of change can be counted without
+looking at single characters in Python, and the tables below give its cost. The costs were fitted to Kimi's
+vocabulary; docs/tokens.md has the measured bias.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from moonshim.engine.wire import json_codec as json_text
 __all__ = ["MEDIA_TOKENS", "estimate_text", "estimate_tokens"]
 
 MEDIA_TOKENS: Final = 1_500
-"""What an image costs, or any other part that is not text, whatever its size: its bytes are never counted."""
+"""Tokens of an image or any other non-text part, whatever its size: its bytes are never counted."""
 
-# What a chat template writes around the content, of the generation that writes most: K3 names every part by a tag.
-_REQUEST: Final = 96  # how hard to think, and the opening of the answer
+# What a chat template adds around the content, for the most verbose generation: K3 tags every part.
+_REQUEST: Final = 96  # thinking effort, and the start of the response
 _TOOLS: Final = 40
 _CHOICE: Final = 40
 _FORMAT: Final = 48
@@ -35,7 +34,7 @@ _RESULT: Final = 10
 
 
 def estimate_tokens(request: Request) -> int:
-    """About how many tokens the prompt made of this request has: everything the model reads, and what frames it.
+    """Estimate the tokens of the prompt for this request: all content, and the template around it.
 
     >>> from moonshim.engine.values.conversation import Message, Request, Text
     >>> estimate_tokens(Request(model="kimi-k2.5", messages=(Message("user", (Text("What is the time?"),)),)))
@@ -51,12 +50,12 @@ def estimate_tokens(request: Request) -> int:
     if request.response_format is not None:
         total += _FORMAT
         texts.append(_compact(request.response_format.schema or {}))
-    # One text: what chance may add to the sum is less than what it may add to each.
+    # One joined text: its random error is smaller than the sum of separate errors.
     return total + estimate_text("\n".join(texts))
 
 
 def _frames(message: Message) -> int:
-    """What a message and its parts cost besides their text."""
+    """Tokens of a message and its parts apart from their text."""
     total = _MESSAGE + (_ANSWER if message.role == "assistant" else 0)
     for part in message.parts:
         match part:
@@ -104,7 +103,7 @@ def _compact(value: Any) -> str:
 
 
 def estimate_text(text: str) -> int:
-    """About how many tokens this text has. Nothing for no text, never less than 1 for any other.
+    """Estimate the tokens of a text: 0 for an empty one, otherwise at least 1.
 
     >>> estimate_text(""), estimate_text("The quick brown fox jumps over the lazy dog.")
     (0, 14)
@@ -114,7 +113,7 @@ def estimate_text(text: str) -> int:
     mean = _ascii_cost(text)
     if not text.isascii():
         mean += _script_cost(text)
-    # The costs are averages: a short text can be out of luck, a long one hardly.
+    # Costs are averages: short texts vary more than long ones.
     return max(1, ceil(mean + sqrt(max(mean, 0.0))))
 
 
@@ -129,7 +128,7 @@ def _kinds(*rows: tuple[str, str], other: str) -> bytes:
 _LOWER: Final = "abcdefghijklmnopqrstuvwxyz"
 _CONSONANTS: Final = "bcdfghjklmnpqrstvwxz"
 
-# `?` stands for what is not ASCII; a question mark is made another mark first.
+# `?` stands for non-ASCII characters, so question marks are replaced first.
 _KIND: Final = _kinds(
     (_LOWER, "a"),
     (_LOWER.upper(), "A"),
@@ -143,24 +142,25 @@ _KIND: Final = _kinds(
 _CONSONANT: Final = _kinds((_CONSONANTS + _CONSONANTS.upper(), "b"), other=" ")
 _SPACE: Final = _kinds((" ", " "), other=".")
 
-# Where a word begins, capitals or not, and behind what: a space, a mark, a digit, or a line, a tab, another script.
+# Where a word starts, capitalized or not, and what precedes it: a space, punctuation, a digit, or a line break, tab
+# or other script.
 _BEGIN: Final = _kinds((_LOWER + _LOWER.upper(), "a"), ("0123456789", "0"), (" ", " "), ("\r\n\t?", "\n"), other=".")
 _BEGINNINGS: Final = ((b" a", 0.95), (b".a", 0.66), (b"\na", 1.32), (b"0a", 0.84))
 
 _COSTS: Final = (
-    # a hump, and a word that is long
+    # camel case, and long words
     (b"aA", 0.4),
     (b"aaaa", 0.15),
     (b"a" * 8, 0.95),
     (b"a" * 12, 0.9),
-    # capitals: few in a row are a name or a constant, many are neither
+    # capitals: a few in a row are a name or a constant, many are neither
     (b"A", 0.63),
     (b"AA", -0.93),
     (b"AAAA", 1.0),
     (b"Aa", -0.28),
-    # a space before a number is a token; the numbers themselves are counted apart
+    # a space before a number is a token; the numbers themselves are counted separately
     (b" 0", 0.98),
-    # marks: alone, then what is saved because they often come together
+    # punctuation: single, minus what is saved because it often comes in groups
     (b".", 0.91),
     (b"..", -0.8),
     (b"....", -1.0),
@@ -182,7 +182,7 @@ _OTHER_LATIN: Final = re.compile(
     rb" (?:d(?:e[lmnrst]?|i|ie|a[ns]|engan)|e(?:[lnrt]|in?|ine|en|st)|un[ade]?|untuk|la|les|los|que|p[eo]r|para|pas"
     rb"|con|com|che|il|ist|nicht|nie|na|non|mit|von|zu|auf|het|van|och|og|att|som|till|ja|ve|bir|yang)(?= )"
 )
-"""Small words of other languages in Latin letters, whose long words seldom have a token of their own."""
+"""Short words of other languages in Latin script, whose long words seldom have a token of their own."""
 _OTHER_LATIN_COST: Final = 0.9
 
 
@@ -191,13 +191,13 @@ def _ascii_cost(text: str) -> float:
     kinds, begins = b" " + data.translate(_KIND), b" " + data.translate(_BEGIN)
     cost = sum(kinds.count(pattern) * each for pattern, each in _COSTS)
     cost += sum(begins.count(pattern) * each for pattern, each in _BEGINNINGS)
-    # Kimi, like most, reads numbers in groups of three from the left.
+    # Kimi, like most models, reads numbers in groups of three from the left.
     groups = kinds.replace(b"000", b"3").replace(b"00", b"0")
     cost += _DIGITS * (groups.count(b"3") + groups.count(b"0"))
     cost += _SPACES * kinds.translate(_SPACE).count(b".  ")
-    # Four consonants are seldom part of a word that has a token of its own: keys, hashes, abbreviations.
+    # Four consonants are rarely part of a word with its own token: keys, hashes, abbreviations.
     cost += _CLUSTER * data.translate(_CONSONANT).count(b"bbbb")
-    # A line drawn with marks is one token, or a few.
+    # A line of repeated punctuation is one token, or a few.
     cost += _RULE * sum(data.count(rule) for rule in _RULES)
     cost += _OTHER_LATIN_COST * len(_OTHER_LATIN.findall(data))
     return cost
@@ -205,7 +205,7 @@ def _ascii_cost(text: str) -> float:
 
 # --- other scripts ----------------------------------------------------------------------------------------------
 
-# The upper byte of a UTF-16 unit tells the script. First block, last block, its letter, what one unit costs.
+# The upper byte of a UTF-16 unit identifies the script. First block, last block, code letter, cost per unit.
 _SCRIPTS: Final[tuple[tuple[int, int, str, float], ...]] = (
     (0x00, 0x00, " ", 0.0),  # Latin: ASCII, and what `_ACCENT` counts
     (0x01, 0x02, "l", 2.3),  # Latin, extended
@@ -217,25 +217,25 @@ _SCRIPTS: Final[tuple[tuple[int, int, str, float], ...]] = (
     (0x0A, 0x0D, "i", 1.23),  # other scripts of India
     (0x0E, 0x0E, "t", 0.84),  # Thai, Lao
     (0x0F, 0x1D, "i", 1.23),  # Georgian, Khmer, …
-    (0x1E, 0x1F, "v", 0.3),  # Vietnamese: the letter behind it already pays
+    (0x1E, 0x1F, "v", 0.3),  # Vietnamese: the letter after it already counts
     (0x20, 0x2F, "s", 0.66),  # dashes, quotes, arrows, boxes, symbols
-    (0x30, 0x31, "k", 0.66),  # kana, marks of Chinese and Japanese
+    (0x30, 0x31, "k", 0.66),  # kana, CJK punctuation
     (0x4E, 0x9F, "H", 0.48),  # Chinese characters
     (0xAC, 0xD7, "K", 0.52),  # Hangul
-    (0xD8, 0xDF, "E", 1.45),  # half of what is above U+FFFF: emoji
-    (0xFF, 0xFF, "f", 1.3),  # full-width marks
+    (0xD8, 0xDF, "E", 1.45),  # half of a character above U+FFFF: emoji
+    (0xFF, 0xFF, "f", 1.3),  # full-width punctuation
 )
 _RARE: Final = 3.0
-"""What is in no block above: each of its bytes may be a token."""
+"""Blocks not listed above: each byte may be a token."""
 _ACCENT: Final = 2.3
 _RUNS: Final = (("c", 1.5), ("H", 0.9), ("K", 2.0))
-"""A word begins, in scripts whose words are long enough to share what that costs."""
+"""Cost of a word start, in scripts with words long enough to share it."""
 _PAIRED_SYMBOLS: Final = -0.91
 _SINGLE: Final = re.compile(
     "[們個這來時會國說對學後過發經麼還沒點開關問間無與從為現實樣種動產業務資訊數據檔網頁設計語請選擇確認變輸錯誤處儲備並將應該讓給進當體電話號碼導覽權戶"
     "曰矣焉哉乎吾亦乃惟兮]"
 )
-"""Frequent in traditional and in classical Chinese, for which there are far fewer tokens of several characters."""
+"""Frequent in traditional and classical Chinese, which has far fewer multi-character tokens."""
 _SINGLE_COST: Final = 2.4
 
 

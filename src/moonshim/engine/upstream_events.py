@@ -1,7 +1,7 @@
-"""What a host says while it answers, read from its dialect and not yet mended.
+"""What a host sends during a response: decoded from its dialect, not yet repaired.
 
-Each dialect's decoder turns the payloads of a stream (or one whole response) into these
-values, in the order of the wire. Nothing is judged here: `repair` does that.
+Each dialect's decoder turns the payloads of a stream, or one complete response, into these values, in wire order.
+Nothing is validated here: `repair` does that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class ResponseStarted(Struct, frozen=True):
-    """The answer begins."""
+    """The response starts."""
 
     id: str | None = None
     model: str | None = None
@@ -40,39 +40,39 @@ class ResponseStarted(Struct, frozen=True):
 
 
 class TextDelta(Struct, frozen=True, gc=False):
-    """A piece of text in one of the two channels."""
+    """Text in one of the two channels."""
 
     channel: Channel
     text: str
 
 
 class BlockEnded(Struct, frozen=True):
-    """The host ended a block of speech: what it says next is another one."""
+    """The host ended a text block: what follows is another one."""
 
 
 class ToolCallEnded(Struct, frozen=True, gc=False):
-    """The host says that this native call is whole; `index` is that of its pieces."""
+    """The host marked this native call as complete; `index` is that of its deltas."""
 
     index: int
 
 
 class SignatureReported(Struct, frozen=True):
-    """What the host wants back beside the reasoning that it is telling, or has just told."""
+    """Data that the host requires back with the current, or just completed, reasoning."""
 
     signature: str | None = None
     details: tuple[dict[str, Any], ...] = ()
     field: str | None = None
-    """The name of a Chat host's reasoning field."""
+    """The reasoning field of a Chat host."""
 
 
 class UsageReported(Struct, frozen=True):
-    """Tokens spent so far; a later one takes its place."""
+    """Tokens used so far; a later event replaces it."""
 
     usage: Usage
 
 
 class FinishReported(Struct, frozen=True):
-    """The answer is over: `reason` in the words of Chat, `raw` as the host said it."""
+    """The response is complete: `reason` in Chat's terms, `raw` as received."""
 
     reason: str | None
     raw: str | None = None
@@ -80,30 +80,30 @@ class FinishReported(Struct, frozen=True):
 
 
 class StreamEnded(Struct, frozen=True):
-    """The host says that the stream is over (`[DONE]`, `message_stop`)."""
+    """The host ended the stream (`[DONE]`, `message_stop`)."""
 
 
 class UpstreamFailed(Struct, frozen=True):
-    """The host tells an error in the middle of its answer."""
+    """The host reported an error in the middle of its response."""
 
     failed: Failed
 
 
 class UnknownPayload(Struct, frozen=True):
-    """A payload that the dialect's decoder has no word for. `known` is False when it should be reported."""
+    """A payload that the dialect's decoder does not know. `known` is False if it should be reported."""
 
     payload: dict[str, Any]
     known: bool = False
 
 
 class OnlyText(Struct, frozen=True):
-    """All that a payload says is one text: where that stands in it, and whose it is."""
+    """A payload that contains nothing but one text: its position, and what it belongs to."""
 
     path: tuple[str | int, ...]
     channel: Channel | None = None
-    """None: it is a piece of a native call's arguments."""
+    """None: a fragment of a native call's arguments."""
     index: int = -1
-    """The index of that call's pieces."""
+    """The index of that call's deltas."""
 
 
 UpstreamEvent: TypeAlias = (

@@ -1,4 +1,4 @@
-"""Tool formats: which one a model wants, and its definitions of tools."""
+"""Tool formats: detection by model, and the definitions of tools in each."""
 
 from moonshim.engine.formats.detect import (
     STRUCTURED_FORMATS,

@@ -1,4 +1,4 @@
-"""The name of a model becomes the tool format it wants."""
+"""A model name -> its tool format."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ ToolFormat: TypeAlias = Literal[
 
 TOOL_FORMATS: Final[tuple[ToolFormat, ...]] = get_args(ToolFormat)
 TEXT_FORMATS: Final[tuple[ToolFormat, ...]] = ("hermes", "xml", "llama")
-"""Formats whose definitions are written into the prompt, and whose calls come back as text."""
+"""Formats whose tool definitions are part of the prompt and whose calls are plain text."""
 STRUCTURED_FORMATS: Final[tuple[ToolFormat, ...]] = tuple(f for f in TOOL_FORMATS if f not in TEXT_FORMATS)
 
-# A generation is a word of its own (`mk2` and `k20` are other people's models), with its
-# version behind it or not: k2, k2.5, k2p5, k3.1. `kimik2` is seen too.
+# A generation is a separate word (`mk2` and `k20` are other models), with or without a version: k2, k2.5, k2p5, k3.1.
+# `kimik2` is recognized too.
 _GENERATION: Final = re.compile(r"(?:(?<![^\W_])|(?<=kimi))(k[23])(?:[.p]\d+)*(?![^\W_])")
 
-# Part of the name, lower case, to format; the first that is found decides. glm-5 and
-# deepseek-chat are not here on purpose: their hosts speak plain OpenAI.
+# Lower-case substring of the name -> format; the first match decides. glm-5 and deepseek-chat are missing on purpose:
+# their hosts speak plain OpenAI.
 _RULES: Final[tuple[tuple[str, ToolFormat], ...]] = (
     ("mistral", "mistral"),
     ("devstral", "mistral"),
@@ -51,7 +51,7 @@ _RULES: Final[tuple[tuple[str, ToolFormat], ...]] = (
 
 
 def is_kimi_model(model: str) -> bool:
-    """Whether the name is that of a Kimi model: `kimi` anywhere in it, or K2 or K3 as a word.
+    """Whether the name is that of a Kimi model: it contains `kimi`, or K2 or K3 as a word.
 
     >>> [is_kimi_model(m) for m in ("moonshotai/Kimi-K2-Thinking", "k2p5", "k3.1-pro", "kimi-for-coding")]
     [True, True, True, True]
@@ -63,7 +63,7 @@ def is_kimi_model(model: str) -> bool:
 
 
 def kimi_generation(model: str) -> Literal["k2", "k3"] | None:
-    """Which generation of Kimi, or None when the name does not say.
+    """The Kimi generation, or None if the name does not contain it.
 
     >>> kimi_generation("kimi-k2.7-code"), kimi_generation("k3-256k"), kimi_generation("kimi-latest")
     ('k2', 'k3', None)
@@ -77,11 +77,10 @@ def kimi_generation(model: str) -> Literal["k2", "k3"] | None:
 def detect_tool_format(
     model: str, *, override: str | None = None, overrides: Mapping[str, str] | None = None
 ) -> ToolFormat:
-    """The tool format for a model: what was set by hand, otherwise what its name says.
+    """The tool format for a model: the override if set, otherwise detected from the name.
 
-    `override` holds for any model, `overrides` by the model's name (in any case of
-    letters), and the first of the two that is set decides. `auto` means detection. A
-    format that does not exist raises `UnknownFormat`.
+    `override` applies to any model, `overrides` by model name (case-insensitive); the first one that is set decides.
+    `auto` means detection. Raises `UnknownFormat` for a format that does not exist.
 
     >>> detect_tool_format("qwen3-coder-plus"), detect_tool_format("Kimi-K2.5"), detect_tool_format("gpt-4o")
     ('qwen', 'kimi', 'openai')
@@ -109,7 +108,7 @@ def _override_for(model: str, overrides: Mapping[str, str] | None) -> str | None
 
 
 def check_format(name: Any) -> ToolFormat:
-    """The name itself if it is a tool format; otherwise `UnknownFormat`, which lists those that are.
+    """Return the name if it is a tool format, otherwise raise `UnknownFormat`, which lists them.
 
     >>> check_format("kimi")
     'kimi'
@@ -122,7 +121,7 @@ def check_format(name: Any) -> ToolFormat:
 
 
 def list_formats() -> str:
-    """The formats that exist, for a person to read.
+    """The existing formats, for an error message.
 
     >>> print(list_formats())
     Supported formats:

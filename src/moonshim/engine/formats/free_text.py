@@ -1,4 +1,5 @@
-"""Tools that take one free text, to models that only know functions: their schema, and the text in the arguments."""
+"""Custom tools (one free-form string) for models that only know functions: their schema, and the string in the
+arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ FREE_TEXT_SCHEMA: Final[dict[str, Any]] = {
     "required": ["input"],
     "additionalProperties": False,
 }
-"""What a tool that takes one free text is to a model that only knows functions."""
+"""The function schema of a custom tool."""
 
 _START: Final = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 _PARTS: Final = ("{", '"', "i", "n", "p", "u", "t", '"', ":", '"')
@@ -24,7 +25,7 @@ _CODE: Final = re.compile(r"[0-9a-fA-F]{4}")
 
 
 def input_of(arguments: str) -> str:
-    """The free text in such arguments; the arguments themselves where they are not of that form.
+    """The free-form string in such arguments; the arguments themselves if they have another form.
 
     >>> input_of('{"input": "*** Begin"}'), input_of("*** Begin")
     ('*** Begin', '*** Begin')
@@ -38,12 +39,11 @@ def input_of(arguments: str) -> str:
 
 
 class InputReader:
-    """Reads the arguments of one call of a custom tool, whatever the chunking, in one look at each character.
+    """Extracts the string from a custom tool's arguments under any chunking, visiting each character once.
 
-    The text goes out as it comes. Arguments that begin otherwise are held until they
-    are whole: another object that has an `input` gives that, anything else is the text
-    itself. Members behind the input are no part of it and are passed over; escapes that
-    JSON does not have, and raw line breaks, are taken for what they are.
+    The string is emitted as it arrives. Arguments that start differently are held until complete: of another object
+    with an `input` that value is used, anything else is the string itself. Members after `input` are ignored; invalid
+    escapes and raw line breaks are taken literally.
 
     >>> reader = InputReader()
     >>> [reader.feed(piece) for piece in ('{"inp', 'ut": "a\\\\', 'nb', '"}')], reader.close()
@@ -56,15 +56,15 @@ class InputReader:
         self._state = "start"
         self._held: list[str] = []
         self._high = ""
-        """The first half of a character that is escaped as two."""
+        """A high surrogate that waits for its low surrogate."""
 
     def feed(self, piece: str) -> str:
-        """What the text grows by."""
+        """Feed a piece; return what it adds to the string."""
         match self._state:
             case "start":
                 self._held.append(piece)
                 if piece.isspace():
-                    return ""  # it decides nothing, however much of it comes
+                    return ""  # white space decides nothing, however much arrives
                 text = "".join(self._held)
                 found = _START.match(text)
                 if found is not None:
@@ -81,11 +81,11 @@ class InputReader:
         return ""
 
     def close(self) -> str:
-        """The arguments are whole, or as whole as they will ever be: what was held back."""
+        """End of the arguments: return what was held back."""
         held, self._held = "".join(self._held), []
         state, self._state = self._state, "done"
         if state == "text":
-            # Cut off in the middle of an escape: it stays as it is.
+            # Cut off inside an escape: it is kept as it is.
             return self._lone() + held
         return "" if state == "done" else input_of(held)
 
@@ -127,13 +127,13 @@ class InputReader:
         return lone + chr(code)
 
     def _lone(self) -> str:
-        """Half a character that its other half did not follow."""
+        """A surrogate without its other half."""
         high, self._high = self._high, ""
         return high
 
 
 def _could_start(text: str) -> bool:
-    """Whether more text can make this the beginning of such arguments."""
+    """Whether more text can still make this the start of such arguments."""
     tokens = iter(_PARTS)
     wanted, inside = next(tokens), False
     for char in text:

@@ -1,6 +1,6 @@
-"""What a tool format cannot hold: a definition becomes the reason, or None.
+"""A tool definition -> the reason why a tool format cannot represent it, or None.
 
-| format | cannot hold |
+| format | cannot represent |
 |---|---|
 | openai, qwen, deepseek | Kimi's built-in functions (`$web_search`); custom tools, except openai itself |
 | kimi | custom tools |
@@ -9,10 +9,9 @@
 | gemma | names its `call:name{key:value}` cannot write; a parameter called `description`, `type`, `properties`, \
 `required` or `nullable`, which its template takes for schema keywords; a parameter without a single `type` |
 | xml | names and parameters that `<function=…>` and `<parameter=…>` cannot write |
-| all but the first four | tools that a host runs by itself; a schema that is not one of an object |
+| all but the first four | tools that a host runs itself; a schema that does not describe an object |
 
-The four that speak OpenAI's own protocol are not checked further: which names and
-schemas are accepted there is the host's business, not the format's.
+The four formats of OpenAI's own protocol are not checked further: the host decides which names and schemas it accepts.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ _UNIONS: Final = ("anyOf", "oneOf", "allOf")
 
 
 def why_not(tool: Tool, format: ToolFormat, hosted_type: str | None) -> str | None:
-    """Why this format cannot hold the tool, or None when it can.
+    """Why this format cannot represent the tool, or None if it can.
 
-    `hosted_type` is the `type` of a definition that is not one of a function.
+    `hosted_type` is the `type` of a definition that is not a function.
     """
     builtin = hosted_type == "builtin_function" or tool.name.startswith("$")
     if builtin and format != "kimi":

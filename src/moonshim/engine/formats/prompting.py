@@ -4,10 +4,10 @@
 |---|---|---|---|
 | hermes | JSON in `<tools>` | `<tool_call>` around `{"name": …, "arguments": {…}}` | `<tool_response>` |
 | xml | JSON in `<tools>` | `<tool_call>`, `<function=name>`, `<parameter=key>` | `<tool_response>` |
-| llama | indented JSON | `{"name": …, "parameters": {…}}`; behind text `<|python_tag|>` first | `{"output": …}` |
+| llama | indented JSON | `{"name": …, "parameters": {…}}`; after text, `<|python_tag|>` first | `{"output": …}` |
 
-The words of the descriptions are those of the templates of Hermes and Qwen (hermes), Qwen3-Coder and its kin (xml) and
-Llama 3 (llama). Calls are read back by the grammars `hermes`, `qwen_xml` and `llama_json`.
+The descriptions use the wording of the templates of Hermes and Qwen (hermes), Qwen3-Coder and related models (xml) and
+Llama 3 (llama). The grammars `hermes`, `qwen_xml` and `llama_json` parse the calls.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _MUST: Final = {
 
 
 class _Words(Struct, frozen=True):
-    """How one format says it."""
+    """How one format writes tools, calls and results."""
 
     prompt: str
     tool: Callable[[Any], str]
@@ -114,13 +114,14 @@ class _Words(Struct, frozen=True):
     between_tools: str = "\n"
     between_calls: str = "\n"
     behind_text: str = "\n"
-    """What stands between what was said and the calls."""
+    """Separator between text and the calls after it."""
 
 
 def describe_tools(tools: Sequence[Tool], format: str, *, choice: ToolChoice | None = None) -> str:
-    """The part of a system prompt that tells of the tools; empty where there are none to call.
+    """The part of the system prompt that describes the tools; empty if there are none.
 
-    What a format has no form for (free text, what a host runs itself) raises `CannotExpress`.
+    Raises `CannotExpress` for custom tools and for tools that a host runs itself, which these formats cannot
+    represent.
 
     >>> print(describe_tools([Tool("ls", "Lists files.", {"type": "object"})], "hermes").splitlines()[6])
     {"type": "function", "function": {"name": "ls", "description": "Lists files.", "parameters": {"type": "object"}}}
@@ -137,7 +138,7 @@ def describe_tools(tools: Sequence[Tool], format: str, *, choice: ToolChoice | N
 
 
 def calls_as_text(calls: Iterable[ToolCall], format: str) -> str:
-    """Calls, as a model of this format writes them.
+    """Calls as a model of this format writes them.
 
     >>> print(calls_as_text([ToolCall("hist_tool_1", "ls", '{"dir": "/tmp"}')], "hermes"))
     <tool_call>
@@ -149,7 +150,7 @@ def calls_as_text(calls: Iterable[ToolCall], format: str) -> str:
 
 
 def results_as_text(results: Iterable[ToolResult], format: str) -> str:
-    """Results, as a model of this format reads them: in the order of their calls.
+    """Results as a model of this format reads them, in the order of their calls.
 
     >>> print(results_as_text([ToolResult("hist_tool_1", "ls", (Text("a.py"),))], "llama"))
     {"output": "a.py"}
@@ -161,10 +162,10 @@ def results_as_text(results: Iterable[ToolResult], format: str) -> str:
 def as_text(
     messages: Iterable[Message], tools: Sequence[Tool], format: str, *, choice: ToolChoice | None = None
 ) -> tuple[Message, ...]:
-    """A conversation without calls and results: both are text, and the tools stand in the system prompt.
+    """Convert a conversation to text: calls and results become text, tools are described in the system prompt.
 
-    Results become words of the user, since hosts take no message of a tool where there was no call. What is sent for a
-    message depends on it alone, and on whether it follows another result.
+    Results become user messages, since hosts accept no tool message without a call. The output for a message depends
+    only on that message, and on whether it follows another result.
 
     >>> said = as_text([Message("user", (Text("hi"),))], [Tool("ls")], "llama")
     >>> [message.role for message in said]
@@ -188,7 +189,7 @@ def as_text(
 
 
 def _prompted(messages: list[Message], prompt: str) -> tuple[Message, ...]:
-    """The prompt stands at the end of the first system message, as the templates have it."""
+    """Append the prompt to the first system message, as the templates do."""
     if not prompt:
         return tuple(messages)
     first = messages[0] if messages else None
@@ -203,7 +204,7 @@ def _prompted(messages: list[Message], prompt: str) -> tuple[Message, ...]:
 
 
 def _spoken(message: Message, format: str) -> Message:
-    """What the model said, with its calls behind it."""
+    """The assistant's text, followed by its calls."""
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     if not calls:
         return message
@@ -220,7 +221,7 @@ def _given_back(message: Message, results: list[ToolResult], format: str) -> Mes
 
 
 def _joined(before: Message, behind: Message) -> Message:
-    """Results of one answer are one message."""
+    """Merge the results of one response into one message."""
     first, *seen = before.parts
     second, *more = behind.parts
     assert isinstance(first, Text)
@@ -236,7 +237,7 @@ def _told(result: ToolResult) -> str:
 
 
 def _definitions(tools: Sequence[Tool], format: str) -> list[Any]:
-    """Wrapped as their templates write them, also where the format itself is the inner object alone."""
+    """Wrapped as in the templates, even where the format itself is only the inner object."""
     made = format_tools(tools, format)
     return [one if "function" in one else {"type": "function", "function": one} for one in made]
 
@@ -249,7 +250,7 @@ def _json(value: Any, indent: int | None = None) -> str:
 
 
 def _arguments(call: ToolCall) -> Any:
-    """The arguments as a value; a text that is no JSON stays one, so that nothing is lost."""
+    """The arguments as a value; a string that is not JSON is kept, so that nothing is lost."""
     try:
         return json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
@@ -287,7 +288,7 @@ _FORMATS: Final[dict[ToolFormat, _Words]] = {
         lambda text: _json({"output": text}),
         between_tools="\n\n",
         between_calls="; ",
-        behind_text="\n<|python_tag|>",  # a bare object is a call only where an answer begins
+        behind_text="\n<|python_tag|>",  # a bare object is a call only at the start of a response
     ),
 }
 assert tuple(_FORMATS) == TEXT_FORMATS

@@ -1,4 +1,4 @@
-"""Tool definitions of any format become canonical tools, and the other way round.
+"""Tool definitions of any format <-> canonical tools.
 
 | formats | shape of one definition |
 |---|---|
@@ -8,11 +8,9 @@ and `declaration:name{…}` out of it |
 | hermes, xml | `{name, description, parameters}`: what their templates unwrap and write into `<tools>` |
 | anthropic | `{name, description, input_schema}` |
 
-Nothing is added to a schema and nothing is tidied: what came in goes out. The exceptions
-are what a format demands: `"type": "function"` where it was left out, an empty object
-schema for anthropic and mistral when a tool has none, and `"type": "object"` at the top
-of an `input_schema`. Fields that a shape does not know stay in `Tool.extras`, under the
-name of the shape, and come back in that shape alone.
+Schemas are passed on unchanged, except for what a format requires: `"type": "function"` where it is missing, an empty
+object schema for anthropic and mistral when a tool has none, and `"type": "object"` at the top of an `input_schema`.
+Unknown fields of a shape are kept in `Tool.extras` under the name of the shape, and are written in that shape only.
 """
 
 from __future__ import annotations
@@ -46,11 +44,10 @@ _SCHEMA_KEY: Final[dict[Shape, str]] = {"openai": "parameters", "flat": "paramet
 
 
 def format_tools(tools: Iterable[Tool | Mapping[str, Any]], format: str) -> list[Any]:
-    """Definitions for a format, from canonical tools or from OpenAI definitions, in the same order.
+    """Definitions in a format, from canonical tools or OpenAI definitions, in the same order.
 
-    What the format cannot hold raises `CannotExpress`, which names the tool and the
-    reason; a definition that cannot be read raises `InvalidInput`. The input is never
-    changed, and shares nothing with the output.
+    Raises `CannotExpress`, naming the tool and the reason, for what the format cannot represent, and `InvalidInput`
+    for an unreadable definition. The input is never modified and shares nothing with the output.
 
     >>> ls = {"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}
     >>> format_tools([ls], "anthropic")
@@ -69,7 +66,7 @@ def format_tools(tools: Iterable[Tool | Mapping[str, Any]], format: str) -> list
         tool = _parse_openai(definition, f"tools[{index}]")
         _check(tool, target, index)
         if _SHAPES[target] == "openai" and not _lacks_schema(tool, target):
-            # The order of the keys stays too, so that a prompt cache still fits.
+            # Keep the order of keys, so that prompt caches still match.
             out.append(definition if "type" in definition else {"type": "function", **definition})
         else:
             out.append(_RENDER[_SHAPES[target]](tool, target))
@@ -77,7 +74,7 @@ def format_tools(tools: Iterable[Tool | Mapping[str, Any]], format: str) -> list
 
 
 def parse_tools(definitions: Iterable[Mapping[str, Any]], format: str) -> list[Tool]:
-    """Canonical tools from the definitions of a format; what cannot be read raises `InvalidInput`.
+    """Canonical tools from the definitions of a format. Raises `InvalidInput` for unreadable ones.
 
     >>> (tool,) = parse_tools([{"name": "ls", "input_schema": {"type": "object"}}], "anthropic")
     >>> tool.name, tool.parameters
@@ -101,7 +98,7 @@ def _definition(value: Any, index: int) -> dict[str, Any]:
 
 def _check(tool: Tool, target: ToolFormat, index: int) -> None:
     if "hosted" in _kept(tool, "anthropic"):
-        # The definition is the host's own, whole, and says nothing to anybody else.
+        # The definition belongs to one host and means nothing to others.
         reason = None if target == "anthropic" else "it is run by Anthropic's own host"
     else:
         hosted = _kept(tool, "openai").get("hosted") or _kept(tool, "openai").get("outer", {})
@@ -121,7 +118,7 @@ def _kept(tool: Tool, shape: Shape) -> dict[str, Any]:
 
 
 def _named(body: dict[str, Any], shape: Shape, where: str, outer: dict[str, Any]) -> Tool:
-    """The tool that a body describes; what it has besides goes to the extras of its shape."""
+    """The tool that a body describes; its other fields become the extras of the shape."""
     inner = dict(body)
     name = inner.pop("name", None)
     if not isinstance(name, str) or not name:
@@ -164,7 +161,7 @@ def _parse_anthropic(given: dict[str, Any], where: str) -> Tool:
 
 
 def _parse_flat(given: dict[str, Any], where: str) -> Tool:
-    # Prompts for Hermes models are written with the OpenAI wrapper as often as without.
+    # Prompts for Hermes models use the OpenAI wrapper as often as not.
     return _parse_openai(given, where) if "function" in given else _named(given, "flat", where, {})
 
 

@@ -1,1 +1,1 @@
-"""What each host and model generation needs: a table of data, and the functions that make a request right for it."""
+"""What each host and model generation needs: a table of facts, and the lookup of a profile."""

@@ -38,20 +38,20 @@ _DOMAINS: Final[dict[str, str]] = {
     "api.nvidia.com": "nim",
 }
 _PATTERNS: Final = frozenset({"signature_pattern", "tool_name_pattern"})
-"""Cells that are regular expressions."""
+"""Fields that are regular expressions."""
 _LONGEST_NAME: Final = 256
-"""Of a model whose row is remembered: names are the client's to make up."""
+"""Longest model name that is cached: clients choose the names."""
 _MESSAGES_HOST: Final = {"moonshot": "moonshot-anthropic"}
 
-# As in formats.detect, with the version behind it: `k2p5`, `k2.5`, `k2-5`; four digits are a date (`k2-0905`).
+# As in formats.detect, followed by the version: `k2p5`, `k2.5`, `k2-5`; four digits are a date (`k2-0905`).
 _GENERATION: Final = re.compile(r"(?:(?<![^\W_])|(?<=kimi))k([23])(?:[.p_-]([0-9])(?![0-9]))?(?![^\W_])")
 _VERSIONS: Final[dict[str, tuple[tuple[int, Generation], ...]]] = {
-    # The newest first: an unknown version is taken for the last known one before it.
+    # Newest first: an unknown version is treated as the latest known one before it.
     "2": ((7, "k2.7"), (6, "k2.6"), (5, "k2.5"), (0, "k2")),
     "3": ((1, "k3.1"), (0, "k3")),
 }
-# Names that tell no generation. The newest one made for coding is K2.7, whose `-highspeed` twin these names have
-# too; and what its strict rules accept, K3 accepts as well.
+# Names without a generation. The newest coding model is K2.7, whose `-highspeed` variant shares these names; K3 also
+# accepts everything that K2.7's stricter rules allow.
 _ALIASES: Final[dict[str, Generation]] = {"kimi-for-coding": "k2.7", "kimi-latest": "k2.7"}
 
 _FAMILIES: Final[tuple[tuple[str, Family], ...]] = (
@@ -76,7 +76,7 @@ _FAMILIES: Final[tuple[tuple[str, Family], ...]] = (
 
 
 def host_of(base_url: str | None) -> str:
-    """The host that a base URL belongs to; `generic` for whatever is not known, odd or missing.
+    """The host that a base URL belongs to; `generic` if it is unknown, malformed or missing.
 
     >>> host_of("https://api.moonshot.ai/v1"), host_of("https://api.moonshot.cn/anthropic")
     ('moonshot', 'moonshot-anthropic')
@@ -87,7 +87,7 @@ def host_of(base_url: str | None) -> str:
     if found is None:
         return "generic"
     labels, path = found[1].rstrip(".").split("."), found[2].split("/")
-    # Whole labels only: api.moonshot.ai.example.com is somebody else.
+    # Compare whole labels: api.moonshot.ai.example.com belongs to another host.
     names = (".".join(labels[-count:]) for count in (3, 2))
     host = next((_DOMAINS[name] for name in names if name in _DOMAINS), "generic")
     if host == "kimi-coding" and "coding" not in path:
@@ -96,7 +96,7 @@ def host_of(base_url: str | None) -> str:
 
 
 def generation_of(model: str) -> Generation:
-    """Which generation of Kimi a model is; `other` for everything else, and for a Kimi whose name says nothing.
+    """The Kimi generation of a model; `other` for every other model and for a Kimi without a version in its name.
 
     >>> [generation_of(name) for name in ("kimi-k2-0905-preview", "moonshotai/Kimi-K2-Thinking", "kimi-k2p5")]
     ['k2', 'k2-thinking', 'k2.5']
@@ -113,7 +113,7 @@ def generation_of(model: str) -> Generation:
 
 
 def family_of(model: str) -> Family:
-    """The family of models that a name belongs to.
+    """The model family that a name belongs to.
 
     >>> family_of("k3"), family_of("qwen3-coder-plus"), family_of("Hermes-3-Llama-3.1"), family_of("my-model")
     ('kimi', 'qwen', 'hermes', 'other')
@@ -132,12 +132,12 @@ def profile_for(
     upstream: str = "openai_chat",
     overrides: Mapping[str, Any] | None = None,
 ) -> HostProfile:
-    """What this host needs for this model.
+    """The profile of this host for this model.
 
-    A host that was named counts, otherwise the one that the URL belongs to. `moonshot-anthropic` is spoken to in
-    Messages whatever `upstream` says, and `upstream="anthropic"` makes it out of `moonshot`. An override sets a
-    cell by its name; `host`, `generation` and `dialect` choose other rows. Raises `InvalidInput` for a host or a
-    dialect that does not exist, `InvalidOption` for a cell that does not exist or cannot have that value.
+    A host named explicitly wins, otherwise the URL decides. `moonshot-anthropic` always uses Messages, whatever
+    `upstream` says, and `upstream="anthropic"` selects it for `moonshot`. An override sets a field by name; `host`,
+    `generation` and `dialect` select other rules. Raises `InvalidInput` for an unknown host or dialect,
+    `InvalidOption` for an unknown field or a value it cannot have.
 
     >>> profile_for(host="moonshot", model="kimi-k2.6").lost_reasoning
     ''
@@ -150,7 +150,7 @@ def profile_for(
     find = _profile if len(model) <= _LONGEST_NAME else _profile.__wrapped__
     try:
         return find(model, host, base_url, upstream, tuple(given.items()))
-    except TypeError:  # something of this has no hash: rare, and worth a look of its own
+    except TypeError:  # an argument is not hashable: rare, and not worth caching
         return _profile.__wrapped__(model, host, base_url, upstream, tuple(given.items()))
 
 
@@ -158,7 +158,7 @@ def profile_for(
 def _profile(
     model: str, host: str | None, base_url: str | None, upstream: str, overrides: tuple[tuple[str, Any], ...]
 ) -> HostProfile:
-    """Found once for each model of a host: going through the table costs as much as all that follows from it."""
+    """Cached per host and model: going through the table costs as much as the rest of the work."""
     given = dict(overrides)
     chosen = _one_of(given.get("host", host if host is not None else host_of(base_url)), HOSTS, "host")
     spoken = _one_of(given.get("dialect", upstream), get_args(UpstreamDialect), "upstream")
@@ -228,7 +228,7 @@ def _one_of(name: object, names: tuple[str, ...], field: str) -> Any:
 
 
 def _literal_values(kind: Any) -> list[str]:
-    """The words of an annotation that is a choice among words, or of one of its parts."""
+    """The strings allowed by an annotation that is, or contains, a `Literal`."""
     parts = get_args(kind)
     return [word for part in parts for word in ([part] if isinstance(part, str) else _literal_values(part))]
 

@@ -1,4 +1,4 @@
-"""What a host has shown of itself -> profile fields that override the host table: how it reads reasoning."""
+"""Observed host behaviour -> profile fields that override the host table: how the host reads reasoning."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from moonshim.errors import MoonshimError, Problem
 __all__ = ["LearnedFields"]
 
 _MISSING: Final = re.compile(r"(?i)thinking is enabled but reasoning_content is missing")
-"""The words of Moonshot, whichever host passes them on."""
+"""Moonshot's message, whichever host forwards it."""
 _PLAIN: Final = ("reasoning_content", "reasoning")
 _MOST: Final = 1024
-"""Targets that are remembered: the names of models are the client's to make up."""
+"""Maximum number of targets: clients choose the model names."""
 
 
 class LearnedFields:
-    """Cells by target: a provider and a model, or whatever else identifies who is asked. Bounded."""
+    """Learned profile fields by target: a provider and model, or any other identification of an endpoint. Bounded."""
 
     def __init__(self) -> None:
         self._fields: OrderedDict[Hashable, dict[str, Any]] = OrderedDict()
@@ -32,9 +32,9 @@ class LearnedFields:
     def learn_from_error(
         self, target: Hashable, profile: HostProfile, problem: Problem, would_change: Callable[[dict[str, Any]], bool]
     ) -> bool:
-        """Whether the request should be sent again, since the host missed reasoning that can be put in.
+        """Whether to retry the request because the host requires reasoning that can be supplied.
 
-        `would_change` says whether the request differs from the one that was refused, with these cells.
+        `would_change` returns whether these fields would change the request that was refused.
         """
         if not _MISSING.search(problem.message):
             return False
@@ -42,16 +42,16 @@ class LearnedFields:
             try:
                 changes = would_change(fields)
             except MoonshimError:
-                continue  # then what the host said is the better answer
+                continue  # otherwise the host's own error is the better answer
             if changes:
                 self._put(target, fields)
                 return True
         return False
 
     def learn_reasoning_field(self, target: Hashable, profile: HostProfile, field: str | None) -> None:
-        """The host told its reasoning in this field: a row that names another one is wrong about this host.
+        """The host sent its reasoning in this field; a profile that names another one is wrong about this host.
 
-        One that refuses requests without reasoning is known to look in the field of its row.
+        A host that refuses requests without reasoning is known to read the field of its profile.
         """
         if profile.lost_reasoning is None and {field, profile.reasoning_in} == set(_PLAIN):
             self._put(target, {"reasoning_in": field})
@@ -64,8 +64,8 @@ class LearnedFields:
 
 
 def _remedies(profile: HostProfile) -> Iterator[dict[str, Any]]:
-    """What to try, the mildest first: the right field; an empty text; a blank, for an empty text may be dropped on
-    the way to whoever checks."""
+    """Overrides to try, mildest first: the right field; an empty string; a space, since an empty string may be
+    dropped before it reaches the check."""
     fields: dict[str, Any] = {
         "reasoning_in": "thinking" if profile.dialect == "anthropic" else "reasoning_content",
         "keeps_reasoning": "calls" if profile.keeps_reasoning == "none" else profile.keeps_reasoning,

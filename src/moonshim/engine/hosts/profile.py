@@ -1,4 +1,4 @@
-"""The fields of a host profile: everything that has to be known of a host and a model generation, with its meaning."""
+"""The fields of a host profile: everything to know about a host and a model generation."""
 
 from __future__ import annotations
 
@@ -56,122 +56,121 @@ GrammarName: TypeAlias = Literal[
 
 
 class Fixed(Struct, frozen=True):
-    """The only values that a sampling field may have. Left out is always right."""
+    """The only values that a sampling field may have. Omitting it is always valid."""
 
     thinking: tuple[float, ...] = ()
     plain: tuple[float, ...] = ()
-    """With thinking switched off."""
+    """With thinking disabled."""
 
 
 class HostProfile(Struct, frozen=True, kw_only=True):
-    """The profile of one host and model generation. `profile_for` makes it; every field can be overridden by name."""
+    """The profile of one host and model generation. `profile_for` creates it; every field can be overridden by name."""
 
     host: str
-    """The name of the host."""
+    """Host name."""
     generation: Generation
-    """The generation of Kimi models; `other` for every other model."""
+    """Kimi generation; `other` for every other model."""
     dialect: UpstreamDialect
-    """What the host is spoken to in."""
+    """The protocol that the host speaks."""
 
     # --- identifiers
     id_policy: IdPolicy
-    """What the identifiers in a reply get: `k2`: `functions.name:n`; `unique`: only what repeats is changed; `keep`."""
+    """How ids in a reply are rewritten: `k2`: `functions.name:n`; `unique`: only repeated ones; `keep`: never."""
     history_ids: HistoryIds
-    """What the identifiers in the history get: `k2`: made anew from their position; `k2_messages`: the same, with
-    characters that Messages allows; `unique`: only what repeats is changed; `keep`: nothing; `standard`, `anthropic`,
-    `mistral`: legal for such models (at most 40 letters, digits, `_` and `-`; at most 64 of them; nine letters and
-    digits), and unique."""
+    """How ids in the history are rewritten: `k2`: from their position; `k2_messages`: the same with characters that
+    Messages allows; `unique`: only repeated ones; `keep`: never; `standard`, `anthropic`, `mistral`: valid for such
+    models (at most 40 letters, digits, `_` and `-`; at most 64 of them; nine letters and digits), and unique."""
 
     # --- reasoning in the history
     reasoning_in: ReasoningIn | None
-    """Where the reasoning of former turns is sent: in the field of this name (`reasoning_details` where the host gave
-    some, `reasoning` for plain text beside them), under the name it came by (`echo`; `reasoning_content` if it had
-    none), as `thinking` blocks, or, with None, nowhere."""
+    """Where the reasoning of earlier turns is sent: in the field of this name (`reasoning_details` if the host sent
+    some, plus `reasoning` for plain text), under the name it was received by (`echo`; `reasoning_content` if none),
+    as `thinking` blocks, or, with None, not at all."""
     reasoning_out: ReasoningOut | None
-    """Where the host puts the reasoning of its answer."""
+    """Where the host puts the reasoning of its response."""
     lost_reasoning: Literal["", " "] | None
-    """What is sent on an assistant message with calls whose reasoning is lost; None: nothing."""
+    """Sent with an assistant message that has calls but lost its reasoning; None: nothing."""
     keeps_reasoning: Literal["all", "calls", "none"]
-    """Which assistant messages are sent with their reasoning: all of them, those with calls, or none."""
+    """Which assistant messages are sent with their reasoning: all, those with calls, or none."""
     signature_pattern: str | None
-    """What the signature of reasoning must match to be sent back: the form of the host's own. None: any is."""
+    """Signatures must match this to be sent back: the form of the host's own. None: any signature is sent."""
     signed_reasoning: bool
-    """Whether reasoning is sent back only with a signature: Claude refuses a thinking block that has none."""
+    """Whether reasoning is sent back only with a signature: Claude refuses a thinking block without one."""
     indexed_details: bool
-    """Whether OpenRouter's entries of `reasoning_details` are sent back with the `index` they have in a stream."""
+    """Whether OpenRouter's `reasoning_details` entries are sent back with their streaming `index`."""
 
     # --- thinking
     thinking: ThinkingStyle | None
-    """How a request says it. None: it cannot be said; `passed`: as the client said it."""
+    """How a request sets thinking. None: it cannot; `passed`: as the client set it."""
     thinking_default: Literal["on", "off"] | None
-    """What the model does when nothing is said; None: unknown."""
+    """What the model does without a setting; None: unknown."""
     can_disable: bool
-    """Whether thinking can be switched off."""
+    """Whether thinking can be disabled."""
     efforts: dict[str, str]
-    """From an effort as clients say it to the word of this host; empty: effort cannot be said."""
+    """Maps a client's effort to the host's value; empty: effort cannot be set."""
     keep_all: bool
-    """Whether `keep: "all"`, which keeps the reasoning of all former turns in the prompt, can be said."""
+    """Whether `keep: "all"`, which keeps the reasoning of all earlier turns in the prompt, is supported."""
     always_keeps: bool
-    """Whether the model is shown the reasoning of all former turns without being asked to."""
+    """Whether the model always sees the reasoning of all earlier turns."""
 
     # --- sampling
     fixed_sampling: dict[SamplingField, Fixed]
-    """Fields that take only certain values."""
+    """Fields that accept only certain values."""
     temperature_max: float | None
-    """The highest temperature that is accepted."""
+    """Highest accepted temperature."""
     one_when_greedy: bool
-    """Whether a temperature near 0 goes only with one answer."""
+    """Whether a temperature near 0 requires `n` to be 1."""
     stop_limit: tuple[int, int] | None
-    """How many stop sequences are accepted, and of how many bytes each."""
+    """Maximum number of stop sequences, and bytes in each."""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None
-    """The name of the limit of output tokens, for hosts that know only one; None: either."""
+    """Field for the output token limit, for hosts that know only one; None: either."""
     default_max_tokens: int | None
-    """What is sent when the client gave no limit; None: nothing."""
+    """Sent when the client set no limit; None: nothing."""
     output_limit: int | None
-    """The highest limit of output tokens that is accepted."""
+    """Highest accepted output token limit."""
     clips_output: bool
-    """Whether a limit that does not fit behind the prompt is cut by the host; elsewhere it is refused."""
+    """Whether the host clips a limit that does not fit after the prompt; other hosts refuse it."""
     context_window: int | None
-    """How many tokens prompt and answer may have together."""
+    """Maximum number of tokens in prompt and response together."""
 
     # --- tools
     tool_choice_with_thinking: frozenset[ToolMode]
-    """The modes of `tool_choice` that are accepted while the model thinks."""
+    """The `tool_choice` modes accepted while the model thinks."""
     named_choice: bool
-    """Whether a choice of one tool by name is obeyed, also without thinking."""
+    """Whether a choice of one tool by name is obeyed, even without thinking."""
     allowed_tools: bool
-    """Whether a request can say that only some of its tools may be called."""
+    """Whether a request can restrict which of its tools may be called."""
     tool_name_pattern: str | None
-    """What a tool's name must match."""
+    """What a tool name must match."""
     tool_name_limit: int | None
-    """How many characters a tool's name may have."""
+    """Longest tool name, in characters."""
     tool_limit: int | None
-    """How many tools may be declared."""
+    """Maximum number of declared tools."""
     schema_flavour: Literal["moonshot"] | None
-    """Which dialect of JSON schema parameters, and the form of the answer, must be written in."""
+    """The JSON Schema flavour required for parameters and response formats."""
     typed_tools: bool
-    """Whether the tools that Anthropic has defined and clients run (`bash_20250124`) are known by their type."""
+    """Whether Anthropic-defined client tools (`bash_20250124`) are known by their type."""
     web_search: Literal["$web_search"] | None
-    """The name of the search that the host runs itself."""
+    """The name of the web search that the host runs itself."""
     dynamic_tools: bool
     """Whether a system message may declare further tools (`messages[].tools`)."""
 
     # --- messages
     empty_content: Literal["omit", "allow"]
-    """Whether an assistant message that has only calls is sent without `content`, or may have an empty one."""
+    """Whether an assistant message with calls only is sent without `content`, or may have an empty one."""
     drops_empty_text: bool
-    """Whether empty text has to be taken out of messages."""
+    """Whether empty text must be removed from messages."""
     system_anywhere: bool
-    """Whether a system message may stand in the middle of the conversation."""
+    """Whether a system message may appear in the middle of the conversation."""
     merges_roles: bool
-    """Whether messages of one role that follow each other have to be one message."""
+    """Whether consecutive messages of one role must be merged."""
     media: frozenset[MediaKind]
-    """The kinds of media that the model can see."""
+    """Media kinds that the model accepts."""
 
     # --- the rest
     streaming: Literal["both", "only", "never"]
-    """Whether the host answers as the client wishes, only as a stream, or only at once."""
+    """Whether the host supports streaming and single responses, only streams, or only single responses."""
     takes_cache_key: bool
     """Whether `prompt_cache_key` is accepted."""
     grammar: GrammarName | None
-    """How calls that were left as markers in the text are read; None: they are not."""
+    """The grammar for calls that leak into the text as markers; None: they are not parsed."""

@@ -1,8 +1,8 @@
-"""The facts about hosts and generations, as rows that are laid over each other: data only.
+"""Facts about hosts and model generations, as rules applied on top of each other. Data only.
 
-A rule says for which hosts, generations and dialects its fields hold; where several rules have the same field, the
-last one counts. General rules come first. A fact stands in one rule. "KIMI n" names the section of the collected
-facts that a rule was taken from; "unverified" means that nobody has shown it yet (docs/hosts.md lists those).
+A rule lists the hosts, generations and dialects its fields apply to; where several rules set the same field, the last
+one wins. General rules come first. Each fact appears in one rule. "KIMI n" refers to the section of the collected
+facts that a rule is based on; "unverified" means that there is no evidence yet (docs/hosts.md lists those).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ HOSTS: Final = (
 GENERATIONS: Final[tuple[Generation, ...]] = get_args(Generation)
 DIALECTS: Final[tuple[UpstreamDialect, ...]] = get_args(UpstreamDialect)
 
-# Moonshot's own checks run there. OpenRouter may hand a request to Moonshot or to anybody else, so it gets what
-# both accept (KIMI 3: its errors wrap those of Moonshot).
+# Moonshot's own validation runs there. OpenRouter may route a request to Moonshot or to another provider, so it gets
+# what both accept (KIMI 3: its errors wrap those of Moonshot).
 _OWN: Final = ("moonshot", "moonshot-anthropic", "kimi-coding")
 _CHECKED: Final = (*_OWN, "openrouter")
 _KIMI: Final = tuple(name for name in GENERATIONS if name != "other")
@@ -44,13 +44,13 @@ _THINKING_K2: Final = ("k2-thinking", "k2.5", "k2.6", "k2.7")
 _NEW_K2: Final = ("k2.5", "k2.6", "k2.7")
 _MISTRAL: Final = ("mistral", "ministral", "magistral", "devstral", "codestral", "mixtral", "pixtral", "voxtral")
 _NO_REASONING: Final = ("gpt", "o1-", "o3-", "o4-", "claude", "gemini", "llama", "gemma", "command", *_MISTRAL)
-"""Models whose hosts have no field for the reasoning of former turns in Chat."""
+"""Models whose hosts have no Chat field for the reasoning of earlier turns."""
 _REASONING: Final = ("deepseek", "qwen", "qwq", "gpt-oss")
-"""Those that read it, though another family's name may be part of theirs (DeepSeek-R1-Distill-Llama)."""
+"""Models that do read it, even if another family's name is part of theirs (DeepSeek-R1-Distill-Llama)."""
 _ALL_MODES: Final = frozenset({"auto", "none", "required", "tool"})
 
-# KIMI 3: low, high and max exist. Kimi Code's documents map medium and xhigh like this; `none` is the nearest to
-# "do not think" where thinking cannot be switched off.
+# KIMI 3: low, high and max exist. Kimi Code's documentation maps medium and xhigh like this; `none` is the closest to
+# "do not think" where thinking cannot be disabled.
 _K3_EFFORTS: Final = {
     "none": "low",
     "minimal": "low",
@@ -60,7 +60,7 @@ _K3_EFFORTS: Final = {
     "xhigh": "max",
     "max": "max",
 }
-# OpenRouter has no `max`, and may hand the words to Moonshot as they are.
+# OpenRouter has no `max`, and may forward the values to Moonshot unchanged.
 _OPENROUTER_EFFORTS: Final = _K3_EFFORTS | {"xhigh": "xhigh", "max": "xhigh"}
 _FIREWORKS_EFFORTS: Final = {word: word for word in ("none", "low", "medium", "high")} | {
     "minimal": "low",
@@ -70,18 +70,18 @@ _FIREWORKS_EFFORTS: Final = {word: word for word in ("none", "low", "medium", "h
 
 
 class HostRule(Struct, frozen=True):
-    """Cells, and where they hold."""
+    """Profile fields, and where they apply."""
 
     fields: dict[str, Any]
     hosts: tuple[str, ...] = HOSTS
     generations: tuple[Generation, ...] = GENERATIONS
     dialects: tuple[UpstreamDialect, ...] = DIALECTS
     models: tuple[str, ...] = ("",)
-    """One of these is a part of the model's name, in lower case."""
+    """Lower-case strings, one of which occurs in the model's name."""
 
 
 _DEFAULTS: Final[dict[str, Any]] = {
-    # What nothing is known about passes as it came.
+    # Unknown hosts and models: everything is passed on as received.
     "id_policy": "keep",
     "history_ids": "keep",
     "reasoning_in": "echo",
@@ -127,19 +127,19 @@ _DEFAULTS: Final[dict[str, Any]] = {
 }
 
 _GENERATION_ROWS: Final = (
-    # OpenAI's `allowed_tools` is not among the choices of any host of Kimi (KIMI 3). vLLM and its like refuse a
-    # limit of output tokens that leaves no room for the prompt.
+    # No Kimi host supports OpenAI's `allowed_tools` (KIMI 3). vLLM and similar servers refuse an output token limit
+    # that leaves no room for the prompt.
     HostRule({"allowed_tools": False, "clips_output": False}, generations=_KIMI),
-    # KIMI 3: "must not contain streaming index". Anthropic's own tools are known to its models alone.
+    # KIMI 3: "must not contain streaming index". Only Anthropic's models know Anthropic's own tools.
     HostRule({"indexed_details": False, "typed_tools": False}, generations=_KIMI),
-    # KIMI 1a, 2: the template writes history ids into the prompt and the model imitates them, so they must be
-    # those that it was trained on. Names with a dot, or an odd first character, are not read back (KIMI 1a, 3).
+    # KIMI 1a, 2: the template writes history ids into the prompt and the model imitates them, so they must have the
+    # form that it was trained on. Names with a dot or an unusual first character cannot be parsed back (KIMI 1a, 3).
     HostRule(
         {
             "id_policy": "k2",
             "history_ids": "k2",
             "tool_name_pattern": r"^[A-Za-z][A-Za-z0-9_-]*$",
-            "tool_name_limit": 64,  # older documents; unverified (KIMI 9)
+            "tool_name_limit": 64,  # older documentation; unverified (KIMI 9)
             "context_window": 262_144,
             "output_limit": 262_144,
             "grammar": "kimi_k2",
@@ -148,13 +148,13 @@ _GENERATION_ROWS: Final = (
         generations=_K2,
     ),
     HostRule({"context_window": 131_072}, generations=("k2",), models=("0711",)),  # unverified
-    # K2-0711 and 0905 do not think. KIMI 1a: the template of K2 knows no reasoning.
+    # K2-0711 and 0905 do not think. KIMI 1a: the template of K2 has no reasoning.
     HostRule(
         {"thinking": None, "thinking_default": "off", "keeps_reasoning": "none", "reasoning_in": None},
         generations=("k2",),
     ),
-    # KIMI 1a: reasoning is rendered only behind the last assistant message without calls. It is sent with every
-    # message that has calls all the same: what is sent must not depend on what comes later.
+    # KIMI 1a: reasoning is rendered only after the last assistant message without calls. It is still sent with every
+    # message that has calls: what is sent must not depend on later messages.
     HostRule({"thinking": None, "can_disable": False}, generations=("k2-thinking",)),
     HostRule(
         {"thinking_default": "on", "keeps_reasoning": "calls", "keep_all": False},
@@ -166,7 +166,7 @@ _GENERATION_ROWS: Final = (
     HostRule({"thinking": "template_kwargs"}, generations=(*_NEW_K2, *_K3)),
     HostRule({"can_disable": False, "always_keeps": True}, generations=("k2.7",)),  # KIMI 1a, 3
     HostRule({"media": frozenset({"image"})}, generations=(*_NEW_K2, *_K3)),
-    # KIMI 1b: ids never reach the prompt of K3, and reasoning of all turns does.
+    # KIMI 1b: ids never reach the prompt of K3, but the reasoning of all turns does.
     HostRule(
         {
             "id_policy": "unique",
@@ -183,12 +183,12 @@ _GENERATION_ROWS: Final = (
         generations=_K3,
     ),
     HostRule({"context_window": 262_144, "output_limit": 262_144}, generations=_K3, models=("256k",)),
-    # Another family of models may go on with what a Kimi has begun. OpenAI has refused identifiers of more than 40
-    # characters; and hosts of models that know no field for reasoning refuse it.
+    # Another model family may continue a conversation that a Kimi started. OpenAI has refused ids of more than 40
+    # characters, and hosts of models without a reasoning field refuse reasoning.
     HostRule({"history_ids": "standard"}, generations=("other",)),
     HostRule({"reasoning_in": None}, generations=("other",), models=_NO_REASONING),
     HostRule({"reasoning_in": "echo"}, generations=("other",), models=_REASONING),
-    # A Kimi model whose name tells no generation: the first marker decides.
+    # A Kimi model without a generation in its name: the first marker decides.
     HostRule(
         {"grammar": "kimi", "history_ids": "keep", "reasoning_in": "echo"}, generations=("other",), models=("kimi",)
     ),
@@ -196,7 +196,7 @@ _GENERATION_ROWS: Final = (
 )
 
 _DIALECT_ROWS: Final = (
-    # What the Messages protocol wants of everybody, whoever the host is. 128: the limit of Anthropic itself.
+    # What the Messages protocol requires of every host. 128: Anthropic's own limit.
     HostRule(
         {
             "history_ids": "anthropic",
@@ -218,7 +218,7 @@ _DIALECT_ROWS: Final = (
     ),
     # "must be a-z, A-Z, 0-9, with a length of 9", whatever the dialect.
     HostRule({"history_ids": "mistral"}, generations=("other",), models=_MISTRAL),
-    # The field is not optional. KIMI 3: the default of K2.5 and K2.6. For other models the dialect has a number.
+    # The field is required. KIMI 3: the default of K2.5 and K2.6. For other models the dialect has a default.
     HostRule({"default_max_tokens": 32_768}, generations=_KIMI, dialects=("anthropic",)),
     HostRule(
         {"tool_name_pattern": r"^[a-zA-Z0-9_-]+$", "tool_name_limit": 128},
@@ -228,16 +228,16 @@ _DIALECT_ROWS: Final = (
     HostRule({"id_policy": "unique"}, generations=_KIMI, dialects=("anthropic",)),
     HostRule({"reasoning_in": None}, generations=("k2",), dialects=("anthropic",)),
     HostRule({"thinking": "anthropic"}, generations=_NEW_K2, dialects=("anthropic",)),
-    # KIMI 4: K3 takes output_config.effort and no thinking field.
+    # KIMI 4: K3 accepts output_config.effort and no thinking field.
     HostRule({"thinking": "output_config", "can_disable": False}, generations=_K3, dialects=("anthropic",)),
 )
 
 _CHECKED_ROWS: Final = (
-    # KIMI 3: what Moonshot's own checks refuse.
+    # KIMI 3: what Moonshot's own validation refuses.
     HostRule(
         {
             "drops_empty_text": True,  # "text content is empty"
-            "empty_content": "omit",  # "must not be empty"; kimi-code leaves the field out
+            "empty_content": "omit",  # "must not be empty"; kimi-code omits the field
             "schema_flavour": "moonshot",
             "stop_limit": (5, 32),
             "tool_limit": 128,
@@ -245,7 +245,7 @@ _CHECKED_ROWS: Final = (
         hosts=_CHECKED,
         generations=_KIMI,
     ),
-    # KIMI 3, 4: "malformed encrypted reasoning content: invalid base64url encoding", and an unsigned block is taken.
+    # KIMI 3, 4: "malformed encrypted reasoning content: invalid base64url encoding"; an unsigned block is accepted.
     # Anthropic's own signatures are plain base64.
     HostRule(
         {"signature_pattern": r"^[A-Za-z0-9_-]+={0,2}$"},
@@ -255,10 +255,10 @@ _CHECKED_ROWS: Final = (
     ),
     # kimi-code sends the whole window as its limit, to every model (CLIENTS).
     HostRule({"clips_output": True}, hosts=_OWN, generations=_KIMI),
-    # KIMI 3: K2 takes temperatures from 0 to 1, near 0 with n 1 only.
+    # KIMI 3: K2 accepts temperatures from 0 to 1, near 0 with n 1 only.
     HostRule({"temperature_max": 1.0, "one_when_greedy": True}, hosts=_CHECKED, generations=("k2", "k2-thinking")),
-    # KIMI 3: "only 1 is allowed for this model", 0.6 with thinking off. Later tests of Moonshot seem to accept
-    # more for K2.6; the strict reading holds for all. The texts for the other fields are unverified (KIMI 9).
+    # KIMI 3: "only 1 is allowed for this model", 0.6 with thinking disabled. Moonshot seems to accept more for K2.6
+    # since; the strict reading is valid for all. The messages for the other fields are unverified (KIMI 9).
     HostRule(
         {
             "fixed_sampling": {
@@ -278,29 +278,29 @@ _CHECKED_ROWS: Final = (
         hosts=_CHECKED,
         generations=_THINKING_K2,
     ),
-    # KIMI 3: K3 thinks and takes `required`; it ignores a choice by name without a word.
+    # KIMI 3: K3 thinks and accepts `required`; it silently ignores a choice by name.
     HostRule(
         {"tool_choice_with_thinking": frozenset({"auto", "none", "required"}), "named_choice": False},
         hosts=_CHECKED,
         generations=_K3,
     ),
-    # KIMI 3: "thinking is enabled but reasoning_content is missing"; an empty string is accepted. K3 does not
-    # enforce it on the platform (KIMI 9 has doubts).
+    # KIMI 3: "thinking is enabled but reasoning_content is missing"; an empty string is accepted. K3 does not enforce
+    # it on the platform (KIMI 9 has doubts).
     HostRule({"lost_reasoning": ""}, hosts=_OWN, generations=_THINKING_K2),
-    # KIMI 4: a thinking block always comes first, an empty one without a signature will do.
+    # KIMI 4: a thinking block always comes first; an empty one without a signature is enough.
     HostRule({"lost_reasoning": ""}, hosts=_OWN, generations=_K3, dialects=("anthropic",)),
     # KIMI 9: a report of July 2026 has it enforced for K3 on /coding.
     HostRule({"lost_reasoning": ""}, hosts=("kimi-coding",), generations=_K3),
-    # An unknown host may be a reseller that hands the request to Moonshot. Elsewhere an empty string does no harm:
-    # the templates write an empty thought for it all the same (KIMI 1a, 1b). OpenCode Go takes it, and refuses
-    # placeholders that have words (oh-my-pi#1483).
+    # An unknown host may be a reseller that forwards the request to Moonshot. Elsewhere an empty string does no harm:
+    # the templates write empty reasoning anyway (KIMI 1a, 1b). OpenCode Go accepts it, and refuses placeholders that
+    # contain words (oh-my-pi#1483).
     HostRule({"lost_reasoning": ""}, hosts=("generic",), generations=(*_THINKING_K2, *_K3)),
-    # An empty string may be taken for none on the way to Moonshot (unverified); a blank is not.
+    # An empty string may count as missing on the way to Moonshot (unverified); a space does not.
     HostRule({"lost_reasoning": " "}, hosts=("openrouter",), generations=_THINKING_K2),
 )
 
 _OWN_ROWS: Final = (
-    # KIMI 2: Moonshot renames the ids of the history itself, but refuses one that repeats (K2.x).
+    # KIMI 2: Moonshot renames the ids of the history itself, but refuses repeated ones (K2.x).
     HostRule({"id_policy": "unique"}, hosts=_OWN, generations=_KIMI),
     HostRule({"history_ids": "unique"}, hosts=_OWN, generations=_KIMI, dialects=("openai_chat",)),
     HostRule(
@@ -319,9 +319,9 @@ _OWN_ROWS: Final = (
     HostRule(
         {"media": frozenset({"image", "video"})}, hosts=_OWN, generations=(*_NEW_K2, *_K3), dialects=("openai_chat",)
     ),
-    # KIMI 3: builtin_function with a name that starts with `$`. Nobody has shown it on /coding.
+    # KIMI 3: builtin_function with a name that starts with `$`. There is no evidence for it on /coding.
     HostRule({"web_search": "$web_search"}, hosts=("moonshot",), generations=_KIMI, dialects=("openai_chat",)),
-    # KIMI 3: since September 2026 K3 sends reasoning_details, summary and encrypted, and wants them back.
+    # KIMI 3: since September 2026 K3 sends reasoning_details, summary and encrypted, and requires them back.
     HostRule(
         {"reasoning_in": "echo", "reasoning_out": "reasoning_details"},
         hosts=("kimi-coding",),
@@ -331,15 +331,15 @@ _OWN_ROWS: Final = (
 )
 
 _HOST_ROWS: Final = (
-    # OpenRouter knows which model takes reasoning, and gives signed thoughts to their own; the templates of vLLM and
-    # SGLang leave out what they do not know.
+    # OpenRouter knows which model accepts reasoning, and returns signed reasoning to the model it came from; the
+    # templates of vLLM and SGLang ignore what they do not know.
     HostRule(
         {"reasoning_in": "echo"},
         hosts=("openrouter", "vllm", "sglang"),
         generations=("other",),
         dialects=("openai_chat",),
     ),
-    # KIMI 3: OpenRouter has `reasoning` and `reasoning_details`; `reasoning: {effort, enabled}` asks for it.
+    # KIMI 3: OpenRouter has `reasoning` and `reasoning_details`; `reasoning: {effort, enabled}` requests it.
     HostRule(
         {"reasoning_in": "reasoning_details", "reasoning_out": "reasoning_details", "indexed_details": True},
         hosts=("openrouter",),
@@ -352,7 +352,7 @@ _HOST_ROWS: Final = (
         generations=(*_NEW_K2, *_K3),
         dialects=("openai_chat",),
     ),
-    # Moonshot, to which it may go, cannot switch K3 off.
+    # Moonshot, to which it may be routed, cannot disable thinking for K3.
     HostRule({"can_disable": False}, hosts=("openrouter",), generations=_K3),
     HostRule({"efforts": _OPENROUTER_EFFORTS}, hosts=("openrouter",), generations=_K3, dialects=("openai_chat",)),
     # Fireworks documents reasoning_effort, with `none` for no thinking (unverified for Kimi).
@@ -368,7 +368,7 @@ _HOST_ROWS: Final = (
         generations=(*_THINKING_K2, *_K3),
         dialects=("openai_chat",),
     ),
-    # KIMI 3: Together, Groq and newer vLLM speak of `reasoning`; vLLM reads nothing else in a request.
+    # KIMI 3: Together, Groq and newer vLLM use `reasoning`; vLLM reads no other field in a request.
     HostRule({"reasoning_out": "reasoning"}, hosts=("together", "groq", "vllm"), dialects=("openai_chat",)),
     HostRule(
         {"reasoning_in": "reasoning"},
@@ -383,20 +383,20 @@ _HOST_ROWS: Final = (
         generations=(*_NEW_K2, *_K3),
         dialects=("openai_chat",),
     ),
-    # Their documents know only max_tokens (unverified); all others take both names.
+    # Their documentation has only max_tokens (unverified); all others accept both names.
     HostRule(
         {"max_tokens_field": "max_tokens"},
         hosts=("together", "siliconflow", "deepinfra", "nim"),
         generations=_KIMI,
         dialects=("openai_chat",),
     ),
-    # Groq serves K2 only; what it takes at most is from its model page (unverified).
+    # Groq serves K2 only; the limit is from its model page (unverified).
     HostRule({"tool_limit": 128, "output_limit": 16_384}, hosts=("groq",), generations=_KIMI),
-    # vLLM gives K2's own ids out over Messages (vllm#46344), and writes what comes back into the prompt like SGLang:
-    # there KIMI 1a holds in both dialects. Other hosts may insist on the protocol, which forbids dots and colons.
+    # vLLM sends K2's own ids over Messages (vllm#46344) and, like SGLang, writes the returned ones into the prompt:
+    # there KIMI 1a applies in both dialects. Other hosts may enforce the protocol, which forbids dots and colons.
     HostRule({"history_ids": "k2_messages"}, hosts=("generic",), generations=_K2, dialects=("anthropic",)),
     HostRule({"history_ids": "k2"}, hosts=("vllm", "sglang"), generations=_K2, dialects=("anthropic",)),
-    # KIMI 1b: its renderer knows tools declared later.
+    # KIMI 1b: its renderer supports tools declared later.
     HostRule({"dynamic_tools": True}, hosts=("vllm",), generations=_K3, dialects=("openai_chat",)),
 )
 

@@ -1,4 +1,4 @@
-"""The body of an error, in the shape of whichever host -> what it tells."""
+"""An error body in any host's shape -> its details."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_MESSAGE: Final = 2000
 _HUGE: Final = 10**15
 _READ: Final = 4 * LONGEST_MESSAGE
 _DEEPEST: Final = 4
-"""How many wrappings are taken off: OpenRouter hands on what OpenRouter handed on."""
+"""Maximum number of wrappers to unwrap: OpenRouter may forward an error of OpenRouter."""
 _TITLE: Final = re.compile(r"<(?:title|h1)[^<>]{0,200}>([^<]{1,300})</", re.IGNORECASE)
 _PAGE: Final = re.compile(r"\s*(?:<!doctype\s+html|<html|<head|<body|<center|<h1)", re.IGNORECASE)
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffd\ud800-\udfff]+")
@@ -32,21 +32,21 @@ _SECRETS: Final = (
     (re.compile(r"""((?:api[_-]?key|x-api-key)["']?\s*[:=]\s*["']?)[^\s"',;&]{8,}""", re.IGNORECASE), r"\1…"),
 )
 _SIGNS: Final = ("bearer", "basic", "token", "sk-", "sk_", "fw_", "hf_", "xai-", "nvapi-", "tgp_v1_", "eyj", "key")
-"""Without one of these, none of the patterns above finds anything: that is seen much sooner."""
+"""If none of these occurs, none of the patterns above can match, which is much faster to check."""
 _PROTOCOL_WORD: Final = re.compile(r"[A-Za-z_./ -]+")
 _LONG: Final = 20
-"""Letters of a secret that is no part of a protocol word."""
+"""Minimum length at which a secret cannot be part of a protocol keyword."""
 _FIXED: Final = rb"type|object|role|status|(?:native_)?finish_reason|stop_reason"
-"""Fields whose values are words of the protocol."""
+"""Fields whose values are protocol keywords."""
 FREE_VALUE: Final = re.compile(rb'("(?!(?:' + _FIXED + rb')")([^"\\]*)"\s*:\s*")((?:[^"\\]|\\.)++)')
-"""A text of JSON that a host writes freely: what stands before it, the name of its field, and the text itself."""
+"""A free-form JSON string: what precedes it, the name of its field, and the string itself."""
 _MASK: Final = "…".encode()
-# What hosts say when they only pass on what another one has said.
+# What hosts say when they only forward another host's error.
 _WRAPPERS: Final = frozenset({"provider returned error", "upstream error", ""})
 
 
 class ErrorDetails(Struct, frozen=True):
-    """What an error says about itself."""
+    """The details of an error."""
 
     message: str = ""
     type: str | None = None
@@ -54,11 +54,11 @@ class ErrorDetails(Struct, frozen=True):
     param: str | None = None
     request_id: str | None = None
     status: int | None = None
-    """A status that the body itself names."""
+    """A status that the body itself contains."""
 
 
 def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> ErrorDetails:
-    """What is told; never raises, and the message is never empty. `secrets` are masked in the message.
+    """Read an error body. Never raises, and the message is never empty. `secrets` are masked in the message.
 
     >>> read_body(b'{"code":20015,"message":"bad","data":null}', 400)
     ErrorDetails(message='bad', type=None, code='20015', param=None, request_id=None, status=None)
@@ -66,11 +66,11 @@ def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> ErrorD
     'the host answered 502 with a web page: 502 Bad Gateway'
     """
     data = body.strip()
-    if data.startswith(b"data:"):  # an error in the frame of a stream
+    if data.startswith(b"data:"):  # an error in a stream frame
         data = data[5:].split(b"\n", 1)[0].strip()
     value = _first_object(data)
     details = _parse_error(value, 0) if value is not None else ErrorDetails(_text(body, status))
-    # Before it is cut, since half a key is not known again; and behind it, since it may have been spelt in pieces.
+    # Before cutting, since half a key is not recognized; and after it, since it may have been spelled in pieces.
     text = _UNPRINTABLE.sub("", _without(details.message, secrets)[:_READ])
     message = _shorten(mask_secrets(text, secrets).strip())
     if not message:
@@ -79,7 +79,7 @@ def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> ErrorD
 
 
 def mask_secrets(text: str, secrets: Collection[str] = ()) -> str:
-    """The text without the keys in it: those that look like one, and `secrets`, whatever they look like.
+    """The text without secrets: anything that looks like a key, and `secrets`, whatever they look like.
 
     >>> mask_secrets("Incorrect API key provided: sk-abcdefgh12345. Bearer 0123456789abcdef")
     'Incorrect API key provided: sk-… Bearer …'
@@ -87,7 +87,7 @@ def mask_secrets(text: str, secrets: Collection[str] = ()) -> str:
     'nobody is called …'
     """
     text = _without(text, secrets)
-    if text.isascii():  # elsewhere there are letters that are `s` or `k` only to a pattern
+    if text.isascii():  # some non-ASCII letters match `s` or `k` when case is ignored
         small = text.lower()
         for sign in _SIGNS:
             if sign in small:
@@ -100,9 +100,9 @@ def mask_secrets(text: str, secrets: Collection[str] = ()) -> str:
 
 
 def mask_bytes(data: bytes, secrets: Collection[str]) -> bytes:
-    """Frames of JSON that tell of an error, without these secrets; they stay JSON.
+    """JSON error frames without these secrets; they stay valid JSON.
 
-    A secret that could be a word of the protocol (`failed`) is replaced only where a host writes freely.
+    A secret that could be a protocol keyword (`failed`) is replaced only in free-form strings.
 
     >>> data = b'{"type":"response.failed","error":"who is failed, or hunter2?"}'
     >>> print(mask_bytes(data, ["hunter2", "failed"]).decode())
@@ -118,7 +118,7 @@ def mask_bytes(data: bytes, secrets: Collection[str]) -> bytes:
 
 
 def could_be_protocol(spelling: str) -> bool:
-    """Whether replacing this everywhere might break the frame that it is in."""
+    """Whether replacing this everywhere could break the frame."""
     return len(spelling) < _LONG and _PROTOCOL_WORD.fullmatch(spelling) is not None
 
 
@@ -129,13 +129,13 @@ def _without(text: str, secrets: Collection[str]) -> str:
 
 
 def _first_object(data: bytes) -> Json | None:
-    if data.startswith(b"["):  # one error, in a list
+    if data.startswith(b"["):  # a list with one error
         data = data[1:].rstrip().removesuffix(b"]")
     return decode_object(data) if data.lstrip().startswith(b"{") else None
 
 
 def _text(body: bytes, status: int) -> str:
-    text = body.decode("utf-8", "replace")  # all of it: it is cut when no key can be cut in two
+    text = body.decode("utf-8", "replace")  # in full: it is cut only when no key can be cut in two
     if _PAGE.match(text):
         title = _TITLE.search(text, 0, _READ)
         return f"the host answered {status} with a web page" + (f": {' '.join(title[1].split())}" if title else "")
@@ -143,7 +143,7 @@ def _text(body: bytes, status: int) -> str:
 
 
 def _parse_error(value: Json, depth: int) -> ErrorDetails:
-    """One wrapping after the other; what is inside knows better."""
+    """Unwrap one layer after the other; the innermost error has the best information."""
     error = value.get("error")
     if isinstance(error, str):
         inner: Json = value | {"message": error} if not value.get("message") else value
@@ -176,7 +176,7 @@ def _parse_error(value: Json, depth: int) -> ErrorDetails:
 
 
 def _inner_error(inner: Json, message: str) -> Json | None:
-    """The error that this one hands on: OpenRouter's `metadata.raw`, or a message that is JSON itself."""
+    """The wrapped error: OpenRouter's `metadata.raw`, or a message that is itself JSON."""
     metadata = inner.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
     if isinstance(raw, dict):
@@ -196,7 +196,7 @@ def _message(inner: Json) -> tuple[str, str | None]:
         match inner.get(key):
             case str(text) if text.strip():
                 return text, None
-            case [{"msg": str(text)} as first, *_]:  # FastAPI: where, and what
+            case [{"msg": str(text)} as first, *_]:  # FastAPI: location and message
                 where = first.get("loc")
                 steps = where if isinstance(where, list) else []
                 return text, ".".join(str(step) for step in steps if _is_step(step)) or None

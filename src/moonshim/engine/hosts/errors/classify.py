@@ -1,4 +1,4 @@
-"""An error of a host, of whatever shape -> a `Problem`, which every dialect can write."""
+"""A host's error in any shape -> a `Problem` that every dialect can render."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from moonshim.errors import Problem, ProblemKind
 __all__ = ["DEFAULT_RETRY_SECONDS", "ERROR_BYTES", "mask_problem", "read_problem"]
 
 ERROR_BYTES: Final = 1024 * 1024
-"""How much of a host's error is worth reading: some answer with whole pages."""
+"""Maximum number of error bytes to read: some hosts send whole pages."""
 
 DEFAULT_RETRY_SECONDS: Final = 5.0
-"""Codex gives up at once when a 429 does not say how long to wait (CLIENTS)."""
+"""Codex gives up at once when a 429 has no retry delay (CLIENTS)."""
 _LONGEST_WORD: Final = 200
 LONGEST_RETRY_SECONDS: Final = 86_400.0
 
@@ -37,7 +37,7 @@ _STATUSES: Final[dict[int, ProblemKind]] = {
     529: "overloaded",
 }
 _WAITING: Final = frozenset({429, 503, 529})
-# The hosts' own words, from `code` or `type`, without a trailing `_error`.
+# The hosts' values of `code` or `type`, without a trailing `_error`.
 _WORDS: Final[dict[str, ProblemKind]] = {
     "engine_overloaded": "overloaded",
     "overloaded": "overloaded",
@@ -63,7 +63,7 @@ _WORDS: Final[dict[str, ProblemKind]] = {
     "exceed_context_size": "context_overflow",
     "timeout": "timeout",
 }
-# Where the words say no more than the status, the message tells; only for statuses that leave it open.
+# Where code and type say no more than the status, the message decides; only for ambiguous statuses.
 _OPEN: Final = frozenset({402, 403, 429, 500, 502, 503})
 _TELLING: Final[tuple[tuple[re.Pattern[str], ProblemKind], ...]] = (
     (re.compile(r"(?i)insufficient balance|current (?:token )?quota|check your (?:account balance|plan)"), "quota"),
@@ -89,11 +89,11 @@ def read_problem(
     *,
     secrets: Collection[str] = (),
 ) -> Problem:
-    """What went wrong, in no dialect. Never raises; what looks like a key is masked, and so are `secrets`: what the
-    host was sent and may repeat.
+    """Classify an error, independent of dialect. Never raises. Masks anything that looks like a key, and `secrets`:
+    what was sent to the host and may be echoed.
 
-    A status that is none of an error is taken from the body, or becomes 502. A prompt that is too long is a 400,
-    whatever the host called it. 429, 503 and 529 always say how long to wait.
+    A status below 400 is taken from the body, or becomes 502. A prompt that is too long is a 400, whatever status the
+    host sent. 429, 503 and 529 always have a retry delay.
 
     >>> body = b'{"error":{"message":"The engine is currently overloaded","type":"engine_overloaded_error"}}'
     >>> problem = read_problem(429, body, {"Retry-After": "3"})
@@ -126,7 +126,7 @@ def read_problem(
 
 
 def mask_problem(problem: Problem, secrets: Collection[str]) -> Problem:
-    """The same problem, and none of these secrets in its words.
+    """The same problem with these secrets masked.
 
     >>> problem = Problem(status=401, kind="authentication", message="who is hunter2?")
     >>> mask_problem(problem, ["hunter2"]).message
@@ -137,18 +137,18 @@ def mask_problem(problem: Problem, secrets: Collection[str]) -> Problem:
     words = {name: getattr(problem, name) for name in ("message", "code", "param", "request_id")}
     details = {name: mask_secrets(word, secrets) for name, word in words.items() if word is not None}
     if "request_id" in details and details["request_id"] != problem.request_id:
-        del details["request_id"]  # it goes into a header, and what is masked is no name of anything
+        del details["request_id"]  # it becomes a header, and a masked id identifies nothing
         problem = msgspec.structs.replace(problem, request_id=None)
     return msgspec.structs.replace(problem, **details)
 
 
 def _short(word: str | None, secrets: Collection[str]) -> str | None:
-    """A word of the host's, without keys and on one line, and no longer than a word is."""
+    """A short value of the host, without keys, on one line."""
     return None if word is None else _CONTROLS.sub(" ", mask_secrets(word, secrets))[:_LONGEST_WORD]
 
 
 def _request_ids(names: Mapping[str, str], details: ErrorDetails, secrets: Collection[str]) -> Iterator[str]:
-    """Those that can be sent on in a header as they are; one that holds a key names nothing any longer."""
+    """Ids that can be sent in a header unchanged; one that contains a key is skipped."""
     for word in (*(names.get(name) for name in _REQUEST_IDS), details.request_id):
         if word and _PRINTABLE.fullmatch(word) and mask_secrets(word, secrets) == word:
             yield word[:_LONGEST_WORD]
@@ -159,14 +159,14 @@ def _kind(status: int, details: ErrorDetails) -> ProblemKind:
     words = (word.lower().removesuffix("_error") for word in (details.code, details.type) if word is not None)
     known = next((_WORDS[word] for word in words if word in _WORDS), default)
     if known == default and status in _OPEN:
-        # A word that only repeats the status leaves it open too: Moonshot's Messages endpoint says `rate_limit_error`
+        # A code that only repeats the status is ambiguous too: Moonshot's Messages endpoint sends `rate_limit_error`
         # for an overloaded engine.
         return next((kind for telling, kind in _TELLING if telling.search(details.message)), known)
     return known
 
 
 def _retry_after(names: Mapping[str, str], message: str, status: int) -> float | None:
-    """Seconds; a date is of no use without a clock."""
+    """In seconds; a date cannot be used without a clock."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         if found := _SECONDS.fullmatch(names.get(name, "")):
             return min(float(found[1]) * unit, LONGEST_RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""What a host says when the prompt does not fit -> how many tokens it has, and how many it may have."""
+"""A host's message about a prompt that does not fit -> its token count and the limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Overflow", "read_overflow"]
 
 
 class Overflow(Struct, frozen=True):
-    """A prompt that is too long, as far as the host gave numbers."""
+    """A prompt that is too long, with the numbers that the host gave."""
 
     tokens: int | None = None
     limit: int | None = None
@@ -21,14 +21,14 @@ _NUMBER: Final = r"([0-9][0-9,]{0,14})"
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """`#t` is the number of tokens, `#m` what is wanted for the answer on top of it, `#l` the limit."""
+    """`#t` is the number of tokens, `#m` the requested output tokens, `#l` the limit."""
     for mark in "tml":
         text = text.replace(f"#{mark}", f"(?P<{mark}>{_NUMBER[1:]}")
-    # Between two numbers there may be a few words, but never half a page.
+    # A few words may separate two numbers, but never half a page.
     return re.compile(text.replace("~", r"[^\n]{0,120}?"), re.IGNORECASE)
 
 
-# The first that fits counts: what tells more comes before what tells less.
+# The first match wins: messages with more information come first.
 _PHRASES: Final = tuple(
     _pattern(text)
     for text in (
@@ -49,7 +49,7 @@ _PHRASES: Final = tuple(
         # SGLang
         r"input \(#t tokens\) is longer than the model's context length \(#l tokens\)",
         r"input length \(#t tokens\) exceeds the maximum allowed length \(#l tokens\)",
-        # OpenAI, and all who copied its words: OpenRouter, Together, SGLang, Groq
+        # OpenAI, and hosts with the same message: OpenRouter, Together, SGLang, Groq
         r"maximum context length is #l tokens~[^\n]{0,80}for a total of at least #t",
         r"maximum context length (?:is|of) #l tokens~(?:requested|resulted in|has|contains|of|about|at least) #t",
         r"maximum context length (?:is|of) #l",
@@ -57,7 +57,7 @@ _PHRASES: Final = tuple(
         r"`inputs` tokens \+ `max_new_tokens` must be <= #l\. Given: #t `inputs` tokens and #m",
         # SiliconFlow
         r"length of prompt_tokens \(#t\) must be less than max_seq_len \(#l\)",
-        # llama.cpp: "the request exceeds the available context size"; and those that give no numbers
+        # llama.cpp: "the request exceeds the available context size"; and messages without numbers
         r"exceeds? the available context size",
         r"(?:input|prompt|request|messages)~exceeds? (?:the|this model's) (?:maximum )?context (?:window|length)",
         r"prompt is too long",
@@ -68,7 +68,7 @@ _PHRASES: Final = tuple(
 
 
 def read_overflow(message: str) -> Overflow | None:
-    """The numbers in a host's complaint; None when it complains about something else.
+    """The numbers in a host's message; None when it is about something else.
 
     >>> read_overflow("Your request exceeded model token limit: 262144 (requested: 300000)")
     Overflow(tokens=300000, limit=262144)
@@ -78,7 +78,7 @@ def read_overflow(message: str) -> Overflow | None:
     for phrase in _PHRASES:
         if found := phrase.search(message):
             numbers = {name: int(text.replace(",", "")) for name, text in found.groupdict().items() if text}
-            # A prompt that would fit without its answer is told with it: it is the sum that is over the limit.
+            # A prompt that would fit without its output is reported including it: the sum exceeds the limit.
             tokens = numbers["t"] + numbers.get("m", 0) if "t" in numbers else None
             return Overflow(tokens, numbers.get("l"))
     return None

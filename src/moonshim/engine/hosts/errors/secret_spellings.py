@@ -1,4 +1,4 @@
-"""The secrets of a call -> every way in which a host may spell them when it repeats what it was sent."""
+"""The secrets of a request -> every spelling in which a host may echo them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 __all__ = ["spellings"]
 
 SHORTEST: Final = 6
-"""What is shorter is a word that messages have in them anyway."""
+"""Shorter secrets could be ordinary words of a message."""
 _UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _SCHEMES: Final = frozenset({"bearer", "basic", "token", "apikey", "api-key", "key"})
 
 
 def spellings(secrets: Collection[str]) -> list[str]:
-    """The longest first: one may be a part of another.
+    """Longest first: one may be part of another.
 
     >>> spellings(["Bearer ab/cdef"])[-1]
     'ab/cdef'
@@ -55,5 +55,5 @@ def _spell(secret: str) -> Iterator[str]:
     for unchanged in (_UNRESERVED, _UNRESERVED | frozenset(b"/")):  # in a query, and in a path
         yield "".join(chr(byte) if byte in unchanged else f"%{byte:02X}" for byte in data)
     yield msgspec.json.encode(data.decode())[1:-1].decode()
-    for plain in (data, data + b":", b":" + data):  # as the name or the password of an account without the other
+    for plain in (data, data + b":", b":" + data):  # as the user name or the password without the other
         yield b64encode(plain).decode()

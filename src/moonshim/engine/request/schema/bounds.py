@@ -1,4 +1,4 @@
-"""A schema in Moonshot's flavour -> the same one once it keeps Moonshot's limits and can come to an end."""
+"""A schema in Moonshot's flavour -> the same schema within Moonshot's limits, with every recursion terminated."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ TOO_LARGE: Final = f"schema exceeds the maximum allowed size of {LARGEST} bytes"
 _DEPTH: Final = 30
 _KEYS: Final = 3000
 _STEPS: Final = 20_000
-"""How many references are followed through circles before the depth counts as too deep."""
+"""Maximum number of references followed through cycles before the schema counts as too deep."""
 _ANYTHING: Final = ["string", "number", "boolean", "null", "object", "array"]
 _NESTED: Final = 100
 _PREFIX: Final = "#/$defs/"
 
 
 class SchemaTooLarge(Exception):
-    """What Moonshot would not take, and where."""
+    """Why Moonshot would refuse the schema, and where."""
 
     def __init__(self, message: str, path: str = "root") -> None:
         super().__init__(f"At path '{path}': {message}")
 
 
 def bounded(schema: Json, changes: list[str]) -> Json:
-    """Raises `SchemaTooLarge` for what no rewriting helps against."""
+    """Enforce the limits. Raises `SchemaTooLarge` if rewriting cannot help."""
     schema = _without_slashes(schema, changes)
     _check_keys(schema)
     _check_size(schema)
@@ -42,13 +42,13 @@ def bounded(schema: Json, changes: list[str]) -> Json:
 
 def _check_size(schema: Json) -> None:
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    # Counted as Moonshot does, which escapes these three to six characters each.
+    # Moonshot escapes these three characters to six characters each.
     if len(text.encode("utf-8", "surrogatepass")) + 5 * sum(map(text.count, "<>&")) > LARGEST:
         raise SchemaTooLarge(TOO_LARGE)
 
 
 def _below(schema: Json) -> Iterator[tuple[bool, Json]]:
-    """Each schema right below, and whether it is that of a property."""
+    """Each direct subschema, and whether it is that of a property."""
     for below in schema.get("properties", {}).values():
         yield True, below
     for word in ("items", "additionalProperties"):
@@ -73,13 +73,13 @@ def _check_keys(schema: Json) -> None:
 
 
 def _check_depth(schema: Json) -> None:
-    """Levels of properties, those behind references too, each definition entered once on the way."""
+    """Check the nesting of properties, including referenced definitions, each entered once per path."""
     levels = {"#": schema, **{f"{_PREFIX}{name}": each for name, each in schema.get("$defs", {}).items()}}
     reach = {name: _reach(level) for name, level in levels.items()}
     known = _known_depths(reach)
     steps = 0
     for start in levels:
-        # What the root says of itself is not entered again; a definition may still lead back to it.
+        # The root is not entered again from itself; a definition may still lead back to it.
         waiting = [(start, 0, frozenset() if start == "#" else frozenset({start}))]
         while waiting:
             name, depth, entered = waiting.pop()
@@ -99,7 +99,7 @@ def _check_depth(schema: Json) -> None:
 
 
 def _reach(level: Json) -> tuple[int, dict[str, int]]:
-    """How deep one level goes by itself, and how deep in it each reference stands."""
+    """The depth of a schema by itself, and the depth of each reference in it."""
     deepest, edges = 0, dict[str, int]()
     waiting = [(level, 0)]
     while waiting:
@@ -112,7 +112,7 @@ def _reach(level: Json) -> tuple[int, dict[str, int]]:
 
 
 def _known_depths(reach: dict[str, tuple[int, dict[str, int]]]) -> dict[str, int]:
-    """The depth of all that leads into no circle, each computed once."""
+    """The depth of every definition that leads into no cycle, each computed once."""
     users: dict[str, list[str]] = {}
     for name, (_, edges) in reach.items():
         for target in edges:
@@ -142,7 +142,7 @@ def _target(schema: Json, reference: str) -> Json:
 def _ending(schema: Json, changes: list[str]) -> Json:
     if _all_end(schema):
         return schema
-    # Moonshot does not see that a list can be empty, nor that a level without a type can be anything.
+    # Moonshot does not see that a list can be empty, or that a schema without a type accepts anything.
     helped: Json = _helped(schema)
     if not _all_end(helped):
         raise SchemaTooLarge("detected infinite recursion without termination condition")
@@ -163,7 +163,7 @@ def _all_end(schema: Json) -> bool:
 
 
 def _ends(root: Json, start: Json) -> bool:
-    """Whether Moonshot finds one level below that ends for certain."""
+    """Whether Moonshot finds a path that is certain to terminate."""
     entered: set[str] = set()
     waiting = [start]
     while waiting:
@@ -190,7 +190,7 @@ def _ends(root: Json, start: Json) -> bool:
 
 
 def _helped(value: Any) -> Any:
-    """The same schema with an empty list as an alternative to each list, and with all types where none was said."""
+    """The same schema with an empty list as an alternative to each list, and all types where none is given."""
     out = dict(value)
     for word in ("properties", "$defs"):
         if word in out:
@@ -212,7 +212,7 @@ def _helped(value: Any) -> Any:
 
 
 def _without_slashes(schema: Json, changes: list[str]) -> Json:
-    """A definition with a slash in the name of a property is written out where it is used."""
+    """Inline definitions that have a slash in a property name."""
     definitions = schema.get("$defs", {})
     slashed = [name for name, each in definitions.items() if _has_slash(each)]
     if not slashed:

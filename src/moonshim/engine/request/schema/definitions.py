@@ -1,4 +1,4 @@
-"""References inside a schema -> the schemas that they name, and names for these that Moonshot takes."""
+"""References in a schema -> their target schemas, with names that Moonshot accepts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from moonshim.engine.request.schema.merge import Json
 __all__ = ["Definitions"]
 
 _DIGITS: Final = 10
-"""A position with as many is beyond every list."""
+"""A list index with this many digits is out of range for any list."""
 
 
 class Definitions:
-    """Gives each target of a reference one name in `$defs`, and each to the caller once, to be rewritten."""
+    """Assigns each reference target one name in `$defs`, and hands each to the caller once, to be rewritten."""
 
     def __init__(self, root: Json) -> None:
         self._root = root
@@ -25,7 +25,7 @@ class Definitions:
         self._targets: dict[str, Any] = {}
 
     def has(self, reference: str) -> bool:
-        """Whether the reference leads to a schema of this document."""
+        """Whether the reference leads to a schema in this document."""
         if reference not in self._targets:
             self._targets[reference] = self._found(reference)
         return isinstance(self._targets[reference], dict | bool)
@@ -34,7 +34,7 @@ class Definitions:
         return self._targets[reference] if self.has(reference) else None
 
     def name_of(self, reference: str) -> str:
-        """The reference as Moonshot takes it; its target will be handed out by `next_waiting`."""
+        """The reference in Moonshot's form; `next_waiting` will return its target."""
         if reference in ("#", "#/"):
             return "#"
         if reference not in self._names:
@@ -48,16 +48,16 @@ class Definitions:
         return f"#/$defs/{self._names[reference]}"
 
     def next_waiting(self) -> tuple[str, Any, str] | None:
-        """Name, schema and place of a definition that was named and not handed out yet."""
+        """Name, schema and path of a definition that is referenced but not handed out yet."""
         return self._waiting.pop(0) if self._waiting else None
 
     def unused(self) -> list[str]:
-        """Definitions that no reference names."""
+        """Definitions without a reference."""
         given = self._root.get("$defs")
         return [name for name in given if name not in self._used] if isinstance(given, dict) else []
 
     def _free(self, name: str, *, own: bool) -> str:
-        """A name that no other definition has; a definition that has it from the start keeps it."""
+        """An unused name; a definition that already has the name keeps it."""
         given = self._root.get("$defs")
         declared = given.keys() if isinstance(given, dict) else ()
         free, number = name, self._numbers.get(name, 2)

@@ -1,4 +1,4 @@
-"""The schema of a tool's parameters, or of the answer -> Moonshot's flavour of JSON Schema, and what was changed."""
+"""The schema of tool parameters or of a response -> Moonshot's flavour of JSON Schema, with the changes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _LONGEST_NUMBER: Final = 4096
 
 
 def moonshot_schema(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]:
-    """The schema as Moonshot takes it, and each change in words. Without a tool it is the schema of the answer.
+    """Convert a schema to Moonshot's flavour; return it with a description of each change. `tool` None: a response
+    schema.
 
-    Whatever arguments the given schema allows, the new one allows too. Where Moonshot has no word
-    for a constraint the new schema allows more, and the description tells the model of it where that
-    is short. A schema that needs nothing is returned as the very same object; the given one is never
-    changed. Raises `CannotExpress` where the meaning would be lost: a reference out of the document,
-    a schema that nothing fits, one that goes over Moonshot's limits.
+    The new schema accepts every value that the given one accepts. Where Moonshot lacks a constraint, the new schema
+    accepts more, and the constraint is added to the description if it is short. A schema that needs no change is
+    returned as the same object; the input is never modified. Raises `CannotExpress` where the meaning would be lost:
+    a reference outside the document, an unsatisfiable schema, one that exceeds Moonshot's limits.
 
-    A level without `type` that requires properties, and the root, mean an object.
+    A schema without `type` that requires properties, and the root, are objects.
 
     >>> moonshot_schema({"type": "object", "properties": {"a": {"const": 1}}}, tool="t")[0]["properties"]
     {'a': {'type': 'integer', 'enum': [1]}}
@@ -39,7 +39,7 @@ def moonshot_schema(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]
 
 
 def _is_small(schema: Json) -> bool:
-    """Whether a schema keeps the limit even if Moonshot escapes every character of it."""
+    """Whether a schema is within the limit even if Moonshot escapes every character."""
     try:
         return len(msgspec.json.encode(schema)) * _ESCAPED <= LARGEST
     except (UnicodeEncodeError, TypeError, RecursionError):
@@ -47,7 +47,7 @@ def _is_small(schema: Json) -> bool:
 
 
 def rewritten(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]:
-    """The same, without the glance that most schemas need no more than."""
+    """Convert a schema without the quick check that is enough for most."""
     whose = "response_format" if tool is None else f"tool {shortened(tool)}"
     size, heavy = _measured(schema, whose)
     rewrite = Rewrite(schema, size, heavy, whose)
@@ -56,7 +56,7 @@ def rewritten(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]:
     except SchemaTooLarge as error:
         raise _cannot(whose, str(error)) from None
     except RecursionError:
-        # How deep is too deep depends on the caller's own stack too.
+        # The possible depth also depends on the caller's stack.
         raise _cannot(whose, "At path 'root': nested too deep to be rewritten") from None
     return (out, rewrite.changes) if rewrite.changes else (schema, [])
 
@@ -66,9 +66,9 @@ def _cannot(whose: str, why: str) -> CannotExpress:
 
 
 def _measured(schema: Any, whose: str) -> tuple[int, int]:
-    """How many objects and lists there are, and what they weigh; raises for what is no JSON or without measure.
+    """Number of objects and lists, and their weight. Raises for what is not JSON or exceeds the limits.
 
-    Nothing is copied and no more is read than a schema may say.
+    Copies nothing and reads no more than the maximum size of a schema.
     """
     if not isinstance(schema, dict):
         raise _cannot(whose, "At path 'root': schema must be an object")

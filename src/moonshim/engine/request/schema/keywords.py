@@ -1,7 +1,7 @@
-"""Any keywords of JSON Schema on one level -> those that Moonshot has, saying the same or a little less.
+"""Any JSON Schema keywords on one level -> keywords that Moonshot supports, with the same or a wider meaning.
 
-What gets lost only ever narrowed what is allowed, and goes into the description as far as it is
-short: the model reads it there, and the schema stays one that every value of the old one passes.
+Dropped keywords only ever narrow the accepted values. Short ones are added to the description, where the model reads
+them; every value valid under the old schema stays valid.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEPT: Final = frozenset(
     }
 )  # fmt: skip
 ELSEWHERE: Final = frozenset({"$defs", "definitions", "$id"})
-"""Read where a reference leads there; the root keeps what it may keep."""
+"""Read only through references; the root keeps those it may have."""
 _TOLD: Final = frozenset(
     {
         "format", "examples", "multipleOf", "uniqueItems", "minProperties", "maxProperties", "not", "if", "then",
@@ -35,7 +35,7 @@ _SHORT: Final = 300
 
 
 def noted(description: Any, *notes: str) -> str:
-    """A description with remarks behind it, in brackets.
+    """Append notes to a description, in brackets.
 
     >>> noted("When it begins.", "format: date-time")
     'When it begins. [format: date-time]'
@@ -45,13 +45,13 @@ def noted(description: Any, *notes: str) -> str:
 
 
 def told(word: str, value: Any) -> str | None:
-    """A keyword as a remark, if it is short enough for one."""
+    """A keyword as a note, or None if it is too long."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return f"{word}: {text}" if len(text) <= _SHORT else None
 
 
 def supported(schema: Json, changes: list[str]) -> Json:
-    """Raises nothing and shares no container it changes; each change is one sentence without its place."""
+    """Never raises, and modifies only its own copies; each change is one sentence without its path."""
     words = dict(schema)
     notes: list[str] = []
     for convert in (_const, _one_of, _nullable, _tuple, _pattern_properties, _exclusive):
@@ -115,7 +115,7 @@ def _nullable(words: Json, notes: list[str], changes: list[str]) -> None:
 
 
 def _tuple(words: Json, notes: list[str], changes: list[str]) -> None:
-    """Items by position become items of any of these kinds."""
+    """Positional items become items of any of these types."""
     if isinstance(words.get("items"), list):
         words["prefixItems"], rest = words.pop("items"), words.pop("additionalItems", True)
         words["items"] = rest
@@ -133,7 +133,7 @@ def _tuple(words: Json, notes: list[str], changes: list[str]) -> None:
 
 
 def _pattern_properties(words: Json, notes: list[str], changes: list[str]) -> None:
-    """A property that a pattern allowed has to stay allowed."""
+    """A property allowed by a pattern must stay allowed."""
     patterns, others = words.get("patternProperties"), words.get("additionalProperties", True)
     if isinstance(patterns, dict) and patterns and others is not True:
         kinds = list(patterns.values())
@@ -141,7 +141,7 @@ def _pattern_properties(words: Json, notes: list[str], changes: list[str]) -> No
 
 
 def _exclusive(words: Json, notes: list[str], changes: list[str]) -> None:
-    """Exact for whole numbers; for others the bound itself is allowed too."""
+    """Exact for integers; for other numbers the bound itself is accepted too."""
     for word, limit, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
         if word not in words:
             continue

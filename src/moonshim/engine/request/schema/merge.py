@@ -1,7 +1,7 @@
-"""Schemas that hold at once -> one that says both, as far as one can.
+"""Schemas that apply at the same time -> one schema, as far as possible.
 
-Only the keywords that `schema_keywords.supported` leaves are known here. Where all cannot be
-said the result allows more than they do together, never less, and the keyword is named as lost.
+Only the keywords that `keywords` produces are known here. Where not everything can be expressed, the result accepts
+more than the schemas together, never less, and the keyword is reported as lost.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ __all__ = ["NOTES", "Joined", "Json", "Unsatisfiable", "is_number", "same", "typ
 Json: TypeAlias = dict[str, Any]
 
 NOTES: Final = ("title", "description", "default")
-"""Words that say nothing about which values are allowed."""
+"""Keywords that do not constrain values."""
 _LARGEST: Final = 1.7976931348623157e308
 _LOWER: Final = ("minimum", "minLength", "minItems")
 _UPPER: Final = ("maximum", "maxLength", "maxItems")
 _COMPARED: Final = 8
-"""How many descriptions one more is compared with, so that many cost no more than their size."""
+"""Number of descriptions to compare a new one with, which keeps the cost linear."""
 
 
 class Unsatisfiable(Exception):
-    """No value at all is allowed here."""
+    """No value is accepted here."""
 
     path: str | None = None
-    """Where, once it is known."""
+    """The path, once it is known."""
 
 
 class Joined:
-    """Takes schemas that hold at once, one after the other; each costs no more than its own size."""
+    """Merges schemas that apply at the same time, one by one; each costs no more than its own size."""
 
     def __init__(self) -> None:
         self._words: Json = {}
@@ -41,7 +41,7 @@ class Joined:
         self._descriptions: list[str] | None = None
 
     def add(self, part: Json) -> list[str]:
-        """The keywords that had to go; raises `Unsatisfiable` when the part excludes what is there."""
+        """Merge a schema; return the keywords that were lost. Raises `Unsatisfiable` if it contradicts the others."""
         lost: list[str] = []
         for word, value in part.items():
             if word not in self._words:
@@ -57,22 +57,22 @@ class Joined:
         return lost
 
     def words(self) -> KeysView[str]:
-        """The keywords that were said."""
+        """The keywords seen so far."""
         return self._words.keys()
 
     def says(self, word: str, value: Any) -> bool:
-        """Whether a keyword says the same as this value."""
+        """Whether a keyword has this value."""
         kept = self._properties if word == "properties" else self._required if word == "required" else None
         if kept is not None and isinstance(value, dict | list) and len(kept) != len(value):
             return False
         return same(self._value(word), value)
 
     def said(self) -> Json:
-        """All of them in one schema."""
+        """The merged schema."""
         return {word: self._value(word) for word in self._words}
 
     def _gathers(self, word: str, value: Any) -> bool:
-        """Whether the keyword is one of which all values are kept until the end; each is put beside the others."""
+        """Collect the value of a keyword whose values are merged at the end; return whether it is one."""
         given = self._words[word]
         if word == "properties":
             if isinstance(given, dict) and isinstance(value, dict):
@@ -109,7 +109,7 @@ class Joined:
 
 
 def _put(schemas: list[Any], schema: Any) -> None:
-    """Adds what is not there yet, as far as a few looks tell: a schema that is said twice does no harm."""
+    """Add a schema unless it is already there. Only a few are compared: a duplicate does no harm."""
     if not any(same(schema, known) for known in (*schemas[:1], *schemas[1:][-2:])):
         schemas.append(schema)
 
@@ -141,7 +141,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value is a number that a double can hold: Moonshot reads all numbers as doubles."""
+    """Whether a value is a number that a double can represent: Moonshot reads all numbers as doubles."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
 
@@ -180,7 +180,7 @@ def _enums(one: Any, other: Any) -> Any:
 
 
 def _additional(one: Any, other: Any, lost: list[str]) -> Any:
-    """What the one forbids and the other lists is allowed: that is what people mean who write it."""
+    """What one schema forbids and the other lists is accepted: that is what authors mean by it."""
     if one is False or other is False:
         return False
     if one is True or other is True:

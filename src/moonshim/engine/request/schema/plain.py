@@ -1,4 +1,4 @@
-"""Tells at a glance that a schema is in Moonshot's flavour already, as most are: those need no rewriting."""
+"""Quick check whether a schema is already in Moonshot's flavour, as most are: those need no rewriting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moonshim.engine.request.schema.merge import Json
 __all__ = ["RESERVED", "is_plain"]
 
 RESERVED: Final = frozenset({"", "$defs", "$ref", "anyOf", "required", "additionalProperties"})
-"""Names that Moonshot does not take for properties."""
+"""Property names that Moonshot refuses."""
 
 _SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
 _OBJECT: Final = frozenset({"type", "properties", "required", "additionalProperties", "description"})
@@ -23,7 +23,7 @@ _LONGEST: Final = 2_000
 
 
 def is_plain(schema: Any, depth: int = 0) -> bool:
-    """Whether a schema says only what Moonshot takes as it is. A False tells nothing.
+    """Whether a schema uses only what Moonshot accepts unchanged. False means unknown.
 
     >>> is_plain({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
     True

@@ -1,4 +1,4 @@
-"""A tool's schema, level by level -> the same schema in Moonshot's flavour, and what was changed on the way."""
+"""A tool's schema, level by level -> the same schema in Moonshot's flavour, with the changes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["MOST_BRANCHES", "Rewrite"]
 MOST_BRANCHES: Final = 500
 _MOST_NESTED: Final = 64
 _COPIES: Final = 2000
-"""How many levels may be written twice; above that a constraint is dropped rather than repeated."""
+"""Maximum number of duplicated levels; above that a constraint is dropped rather than repeated."""
 
 
 class Rewrite:
-    """Rewrites one schema; `changes` tells each change with its place.
+    """Rewrites one schema; `changes` lists each change with its path.
 
-    Every value that the given schema allows is allowed by the new one. Work is bounded by the size
-    of the schema and a fixed number of copies, which may also say only so much altogether.
+    The new schema accepts every value that the given one accepts. Work is bounded by the size of the schema and a
+    fixed number of copies, whose total size is limited too.
     """
 
     def __init__(self, root: Json, size: int, heavy: int, whose: str) -> None:
-        """`size` is how many objects and lists the schema has, `heavy` is its weight."""
+        """`size` is the number of objects and lists in the schema, `heavy` its weight."""
         self._whose = whose
         self._definitions = Definitions(root)
         self._visits = 0
@@ -79,7 +79,7 @@ class Rewrite:
     # --- one level ------------------------------------------------------------------------------------------------
 
     def _schema(self, raw: Any, path: str, inside: frozenset[str]) -> Json:
-        """`inside` are the references that were written out on the way here: none is written out inside itself."""
+        """`inside`: the references inlined on the way here; none is inlined inside itself."""
         if self._nested >= _MOST_NESTED:
             raise self._cannot(path, f"it is nested deeper than {_MOST_NESTED} schemas")
         self._nested += 1
@@ -97,7 +97,7 @@ class Rewrite:
             self._nested -= 1
 
     def _gathered(self, raw: Any, path: str, inside: frozenset[str]) -> tuple[Json, frozenset[str]]:
-        """All that holds on this level in one schema: `allOf`, and what stands beside a reference."""
+        """Everything that applies on this level as one schema: `allOf`, and siblings of a reference."""
         joined = Joined()
         references: dict[str, None] = {}
         waiting: deque[Any] = deque([raw])
@@ -160,7 +160,7 @@ class Rewrite:
         return reference
 
     def _written_out(self, joined: Joined, references: dict[str, None], path: str, entered: set[str]) -> str | None:
-        """Takes one reference from the list whose target has to be joined with what stands beside it, if any has."""
+        """Take a reference whose target must be merged with its siblings off the list, if there is one."""
         beside = others = joined.words() - {*NOTES}
         if len(references) == 1:
             target = self._definitions.target(next(iter(references)))
@@ -191,7 +191,7 @@ class Rewrite:
         return {"anyOf": [{"$ref": pointer}], **notes}
 
     def _without_default(self, words: Json, path: str, beside: str) -> Json:
-        """The notes of a level that cannot have a default: it becomes part of the description."""
+        """The annotations of a level that cannot have a default: it moves into the description."""
         notes: Json = {word: words[word] for word in ("title", "description") if word in words}
         if "default" in words:
             note = told("default", words["default"])
@@ -212,7 +212,7 @@ class Rewrite:
             if rest is not None:
                 return self._typed(rest, path, inside)
             branches = [{"allOf": [own, branch]} for branch in branches]
-            # Joining is told once, here, and not for each of them.
+            # Merging is reported once, here, and not for each branch.
             self._changed(path, f"{', '.join(sorted(own))} moved from beside anyOf into its schemas")
         out: list[Json] = []
         for branch in branches:
@@ -227,7 +227,8 @@ class Rewrite:
         return {"anyOf": self._grouped(out, path), **self._without_default(words, path, "anyOf")}
 
     def _shared(self, words: Json, own: Json, branches: list[Any], path: str) -> Json | None:
-        """What remains when the alternatives go because they only repeat or only require; nothing if they stay."""
+        """The schema without its alternatives, if they only repeat or only require properties; None if they must
+        stay."""
         rest = {word: value for word, value in words.items() if word != "anyOf"}
         if any(branch is True or branch == {} for branch in branches):
             self._changed(path, "anyOf was left out, since one of its schemas allows everything")
@@ -327,7 +328,7 @@ class Rewrite:
         return {"anyOf": self._grouped(branches, path), **self._without_default(notes, path, "anyOf")}
 
     def _possible(self, branches: list[Json], path: str, inside: frozenset[str]) -> list[Json]:
-        """Each with one type; those that nothing fits are left out."""
+        """Each branch with one type; unsatisfiable ones are dropped."""
         out: list[Json] = []
         for branch in branches:
             try:
@@ -424,7 +425,7 @@ class Rewrite:
         return names
 
     def _undeclared(self, out: Json, properties: Json, name: str, path: str, inside: frozenset[str]) -> None:
-        """A required property must be declared; declaring what `additionalProperties` says of it changes nothing."""
+        """Declare a required property; declaring it as `additionalProperties` changes nothing."""
         others = out.get("additionalProperties", True)
         if others is False or name in RESERVED:
             self._changed(path, f"{shortened(name)} is not required any longer, since it is not declared")
@@ -433,7 +434,7 @@ class Rewrite:
         properties[name] = {} if others is True else self._schema(others, stepped(path, "additionalProperties"), inside)
 
     def _hide(self, out: Json, hidden: Json, path: str) -> None:
-        """A property with a reserved name stays possible, as one of the additional ones that the description names."""
+        """A property with a reserved name stays possible as an additional property that the description mentions."""
         note = told("also takes the properties", hidden)
         if note is not None:
             out["description"] = noted(out.get("description"), note)
@@ -447,7 +448,7 @@ def _where(note: str | None) -> str:
 
 
 def _levels(schema: Json) -> int:
-    """How many objects and lists are below, which is about how many levels a copy costs."""
+    """Number of objects and lists in it, roughly the number of levels that a copy costs."""
     count, waiting = 0, [schema]
     while waiting:
         value: Any = waiting.pop()

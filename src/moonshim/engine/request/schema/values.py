@@ -1,4 +1,4 @@
-"""Types, enums and ranges -> the same ones in the forms that Moonshot takes."""
+"""Types, enums and ranges -> the forms that Moonshot accepts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORDS_OF: Final[dict[str, frozenset[str]]] = {
 LONGEST_ENUM: Final = 1000
 _RANGES: Final = (("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems"))
 _LISTED: Final = frozenset({"string", "number", "integer", "boolean", "null"})
-"""Types whose values can stand in an enum."""
+"""Types whose values are allowed in an enum."""
 
 
 def kind_of(value: Any) -> str:
@@ -49,13 +49,13 @@ def _fits(value: Any, types: list[str]) -> bool:
 
 
 def enum_stands(words: Json, types: list[str] | None) -> bool:
-    """Whether an enum can stay as it is beside its types."""
+    """Whether an enum can stay unchanged next to its types."""
     values = words["enum"]
     if types is None or len(values) > LONGEST_ENUM or not all(_fits(value, types) for value in values):
         return False
     if len(types) == 1:
         return types[0] in _LISTED
-    # A numeric type that stands before null makes Moonshot refuse the null.
+    # If a numeric type comes before null, Moonshot refuses the null.
     pair = len(types) == 2 and "null" in types and {*types} <= _LISTED and types[-1] in ("number", "integer")
     return (pair or {*types} in ({"string", "null"}, {"boolean", "null"})) and not words.keys() & _BESIDE
 
@@ -64,7 +64,7 @@ _BESIDE: Final = frozenset().union(*WORDS_OF.values()) - {"enum"}
 
 
 def enum_branches(values: list[Any], types: list[str] | None) -> list[Json]:
-    """One schema for each kind of value; values that no declared type allows can never come and are left out."""
+    """One schema per kind of value; values that no declared type accepts are dropped."""
     groups: dict[str, list[Any]] = {}
     for value in values:
         if types is None or _fits(value, types):
@@ -88,7 +88,7 @@ def _branches(label: str, group: list[Any], types: list[str] | None) -> list[Jso
 
 
 def mend_ranges(words: Json, type_: str, changes: list[str]) -> None:
-    """Bounds that are none go, those between whole numbers are drawn in; raises `Unsatisfiable` when they cross."""
+    """Drop invalid bounds and round those of integers inwards; raises `Unsatisfiable` if they cross."""
     for low, high in _RANGES:
         for word, rounded in ((low, math.ceil), (high, math.floor)):
             if word not in words:

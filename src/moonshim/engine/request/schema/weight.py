@@ -1,4 +1,4 @@
-"""How much a schema says, before and while it is rewritten: what can never fit is refused before it is copied."""
+"""The size of a schema before and during rewriting: one that can never fit is refused before it is copied."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 __all__ = ["LARGEST", "MOST_READ", "own_weight", "stepped", "weight"]
 
 LARGEST: Final = 120_000
-"""Bytes of JSON that Moonshot takes for one schema."""
+"""Bytes of JSON that Moonshot accepts for one schema."""
 MOST_READ: Final = 4 * LARGEST
-"""What is larger than this, notes and unused definitions included, is not looked at any closer."""
+"""A schema above this size, including annotations and unused definitions, is not examined further."""
 _HOLD_SCHEMAS: Final = frozenset(
     {
         "properties", "patternProperties", "items", "prefixItems", "additionalProperties", "additionalItems",
@@ -21,7 +21,7 @@ _LONGEST_PATH: Final = 400
 
 
 def weight(value: Any) -> int:
-    """The length of a value as compact JSON at the least: no character counts for more than one.
+    """Minimum length of a value as compact JSON: no character counts for more than one.
 
     >>> weight({"type": "string", "enum": ["a", 1]})
     32
@@ -44,7 +44,7 @@ def weight(value: Any) -> int:
 
 
 def own_weight(schema: dict[str, Any]) -> int:
-    """The same for one level, without the schemas below it: of those only their names count."""
+    """The same for one level: of its subschemas only the names count."""
     total = 1
     for word, value in schema.items():
         total += len(word) + 4
@@ -56,7 +56,7 @@ def own_weight(schema: dict[str, Any]) -> int:
 
 
 def stepped(path: str, word: str, name: str | None = None) -> str:
-    """The place below another one; of a very long one the end is kept.
+    """The path of a subschema; a very long one is cut at the start.
 
     >>> stepped("", "items"), stepped("items", "properties", "a")
     ('items', 'items.properties.a')
