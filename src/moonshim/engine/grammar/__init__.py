@@ -1,1 +1,1 @@
-"""Marker grammars: text as a model wrote it -> what is said, and the calls that were meant."""
+"""Marker grammars: model text -> visible text, and the tool calls in it."""

@@ -1,12 +1,12 @@
-"""DeepSeek V3, R1 and V3.1: text with `<｜tool▁call▁begin｜>` markers -> speech and calls.
+"""DeepSeek V3, R1 and V3.1: text with `<｜tool▁call▁begin｜>` markers -> text and calls.
 
     section = "<｜tool▁calls▁begin｜>" { call } "<｜tool▁calls▁end｜>"
     call    = "<｜tool▁call▁begin｜>" ( v3 | v3.1 ) "<｜tool▁call▁end｜>"
     v3      = "function<｜tool▁sep｜>" name NL "```json" NL value NL "```"
     v3.1    = name "<｜tool▁sep｜>" value
 
-What follows the separator tells the two apart. A call is over where its value is, so
-that every end may be missing; the markers are also read with `_` or a space for `▁`.
+The text after the separator distinguishes the two. A call ends with its value, so every end marker may be missing;
+markers with `_` or a space instead of `▁` are recognized too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from moonshim.engine.values.conversation import Tool
 __all__ = ["HEADER_LIMIT", "DeepSeekGrammar"]
 
 HEADER_LIMIT: Final = 288
-"""Longest text that may stand where the name does."""
+"""Longest text in the place of the name."""
 
 _KINDS: Final = {
     f"<｜{words.replace(' ', space)}｜>": kind
@@ -47,7 +47,7 @@ _CLEAR_HEADER: Final = re.compile(r"\s*([\w.\-$:/]+)\s*(?:```(?:json)?\s*)?")
 
 
 class DeepSeekGrammar(MarkedGrammar):
-    """Reads one text field. What is kept back as text is at most a marker less one character.
+    """Parses one text field. At most a marker less one character is held back as text.
 
     >>> grammar = DeepSeekGrammar("text")
     >>> grammar.feed('Hi <｜tool▁call▁begin｜>ls<｜tool▁sep｜>{"dir": "/tm')
@@ -61,13 +61,13 @@ class DeepSeekGrammar(MarkedGrammar):
         super().__init__(channel, _KINDS if calls else (), tools, behind_call=DeepSeekGrammar._after_value)
         self._in_section = False
         self._owes_end = False
-        """The marker of a call's end is expected, so that it is no stray."""
+        """The end marker of a call is expected, so it is not stray."""
         self._name_at = 0
-        """Where the name begins in what was read of the call."""
+        """Where the name starts in the text read for this call."""
 
     def flush(self) -> list[GrammarEvent]:
         if self._in_section:
-            # Between the markers of a section white space is nobody's, behind it it may be the end of what was said.
+            # White space between the markers of a section is dropped; after a section it may be the end of the text.
             self._speech.drop_gap()
         self._in_section = self._owes_end = False
         return super().flush()
@@ -114,7 +114,7 @@ class DeepSeekGrammar(MarkedGrammar):
         return marker.end()
 
     def _in_name(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Behind `function` and the separator: the name in V3, or already the value of a tool of that name."""
+        """After `function` and the separator: the name in V3, or already the arguments of a tool of that name."""
         end, marker = _MARKERS.until_next(text, pos)
         found = _NAME_END.search(text, pos, end)
         stop = self._keep(text, pos, found.start() if found else end, self._name_at + HEADER_LIMIT, out)
@@ -135,15 +135,15 @@ class DeepSeekGrammar(MarkedGrammar):
         return stop
 
     def _begin_named(self, name: str, out: list[GrammarEvent]) -> None:
-        # What is no name at a glance is left to whoever knows more of names.
+        # Anything that is not obviously a name is left to the name repair.
         sure = _NAME.fullmatch(name) is not None
         arguments = JsonArguments(_MARKERS, strays=_SEPARATORS, fenced=True)
         self._begin("" if sure else name, name if sure else None, arguments, out)
 
-    # -- behind the arguments ----------------------------------------------------------
+    # -- after the arguments -----------------------------------------------------------
 
     def _after_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Between the arguments and the end of the call a fence may close."""
+        """A code fence may close between the arguments and the end of the call."""
         stop = self._skip(text, pos, _NOT_SPACE, out)
         if stop > pos:
             return stop

@@ -1,13 +1,12 @@
-"""DeepSeek V3.2, V4 and V4.1 (DSML): text with `<｜DSML｜invoke name="…">` tags -> speech and calls.
+"""DeepSeek V3.2, V4 and V4.1 (DSML): text with `<｜DSML｜invoke name="…">` tags -> text and calls.
 
     section = "<｜DSML｜" block ">" { call } "</｜DSML｜" block ">"
     block   = "function_calls" (V3.2) | "tool_calls" (V4) | " calls" (V4.1)
     call    = "<｜DSML｜invoke name=" quoted ">" ( { param } | object ) "</｜DSML｜invoke>"
     param   = "<｜DSML｜parameter name=" quoted " string=" ( '"true"' | '"false"' ) ">" value "</｜DSML｜parameter>"
 
-V4.1 has a space behind `｜DSML｜` everywhere; some hosts write the bars as `|`. A value
-with string="true" is raw text, with string="false" it is JSON; without the attribute the
-declared schema decides (see `raw_values`).
+V4.1 has a space after every `｜DSML｜`; some hosts write the bars as `|`. A value with string="true" is raw text, with
+string="false" it is JSON; without the attribute the declared schema decides (see `raw_values`).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _TAGS: Final = (
 
 
 class DeepseekDsmlGrammar(TaggedGrammar):
-    """Reads one text field of a DeepSeek model that writes DSML. Nobody writes such tags by chance: all are read.
+    """Parses one text field of a DeepSeek model that writes DSML. Such tags never occur by chance: all are parsed.
 
     >>> grammar = DeepseekDsmlGrammar("text")
     >>> grammar.feed('<｜DSML｜invoke name="ls"><｜DSML｜parameter name="dir" string="true">/tm')

@@ -1,12 +1,12 @@
-"""Gemma 4 and FunctionGemma: text with `<|tool_call>call:name{…}` -> speech and calls.
+"""Gemma 4 and FunctionGemma: text with `<|tool_call>call:name{…}` -> text and calls.
 
     call      = "<|tool_call>" "call:" name object "<tool_call|>"                    (Gemma 4)
               | "<start_function_call>" "call:" name object "<end_function_call>"    (FunctionGemma)
     reasoning = "<|channel>" [ "thought" NL ] text "<channel|>"
 
-The object is no JSON (see `gemma_arguments`); the call is over where it is. Hosts that
-leave out special tokens lose the marker before `call:`, so that `call:` with a declared name
-and a `{`, at the beginning of a word outside of the reasoning, is a call as well.
+The object is not JSON (see `gemma_arguments`); the call ends with it. Hosts that strip special tokens lose the marker
+before `call:`, so `call:` with a declared name and a `{`, at the start of a word outside of the reasoning, is a call as
+well.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SURELY_A_MARKER: Final = 3
 
 
 class GemmaGrammar:
-    """Reads one text field. What is kept back as text is at most a marker with the name behind it.
+    """Parses one text field. At most a marker and the name after it are held back as text.
 
     >>> grammar = GemmaGrammar("text")
     >>> grammar.feed('Hi<|tool_call>call:ls{dir:<|"|>/tm')
@@ -87,14 +87,14 @@ class GemmaGrammar:
         self._arguments = GemmaArguments(*_BEGINS, *_ENDS)
         self._calling = False
         self._owes_end = False
-        """Whether the marker that ends the last call may still come."""
+        """Whether the end marker of the last call may still come."""
         self._held = ""
         self.tags_are_text = False
-        """Of no effect: these tags are no text that people write, wherever the reasoning is sent."""
+        """Has no effect: people do not write these tags as text, wherever the host sends reasoning."""
 
     @property
     def held(self) -> str:
-        """Text that may still turn out to be (part of) a marker, or of a call without one."""
+        """Text that may still become (part of) a marker, or of a call without one."""
         return "" if self._calling else self._held
 
     def feed(self, text: str) -> list[GrammarEvent]:
@@ -111,19 +111,19 @@ class GemmaGrammar:
         return self._read(text, [], final=False)
 
     def _is_plain(self, text: str) -> bool:
-        """Whether no call without its marker can be here."""
+        """Whether the text cannot contain a call without its marker."""
         return not self._bare or ("call:" not in text and not text.endswith(_BARE_BEGINNINGS))
 
     def flush(self) -> list[GrammarEvent]:
-        """End of input: what looked like the start of a marker was only text; an open call is cut off.
+        """End of input: the start of a marker was only text; an open call is cut off.
 
-        The channel stays: when another field interrupts this one, what comes later is still inside its wrapper.
+        The channel stays: when another field interrupts this one, later text is still inside its wrapper.
         """
         text, self._held = self._held, ""
         out = self._read(text, [], final=True)
         left, self._held = self._held, ""
         if self._calling:
-            # In a call half a marker can only be one that was cut off. One `<` may be anything.
+            # Inside a call half a marker can only be one that was cut off. A single `<` may be anything.
             stray, left = (left, "") if len(left) >= _SURELY_A_MARKER else ("", left)
             self._arguments.cut(left, out)
             if stray:
@@ -171,7 +171,7 @@ class GemmaGrammar:
         return seen.end
 
     def _begins_word(self, text: str, pos: int, at: int) -> bool:
-        """Whether a call without its marker may be here."""
+        """Whether a call without its marker may start here."""
         before = text[at - 1] if at > pos else self._speech.last
         return (not before or before.isspace()) and self._speech.channel == "text"
 
@@ -191,7 +191,7 @@ class GemmaGrammar:
                 self._calling = True
                 self._arguments = GemmaArguments(*_BEGINS, *_ENDS)
             case "empty" if seen.values[0] in self._names:
-                # No object, but a name beyond doubt.
+                # Not an object, but certainly a tool name.
                 out.append(Notice("arguments_empty", seen.values[0]))
                 out += [CallStarted(speech.channel, "", seen.values[0]), CallDelta("{}"), CallEnded(closed=True)]
                 self._owes_end = True
@@ -227,14 +227,14 @@ class GemmaGrammar:
 
 @lru_cache(maxsize=64)
 def _tag_sets(names: tuple[str, ...]) -> tuple[TagSet, TagSet]:
-    """The tags outside of calls, and those right behind one, made once for the same tools."""
+    """The tags outside of calls, and those directly after one; cached per set of tools."""
     tags = [*_CALLS, *_THOUGHT]
     if names:
         declared = either(*map(literal, sorted(names, key=len, reverse=True)))
         named = TagPart(f"({declared.whole})", declared.begun)
         tags.append(TagPattern("bare", row(literal("call:"), named), literal("{"), at_end=False))
     starts = "<c" if names else "<"
-    # Here an end in the manner of others can only be meant for the call.
+    # Here the end tag of another format can only be meant for the call.
     return TagSet(tags, starts=starts), TagSet([*tags, TagPattern("stray", literal("</tool_call>"))], starts=starts)
 
 

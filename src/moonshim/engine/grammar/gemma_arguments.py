@@ -36,9 +36,9 @@ _CLOSING: Final = {"{": "}", "[": "]"}
 
 
 class GemmaArguments:
-    """Reads from the `{` to its `}`, which is when it is `done`. What is not said as the format says is reported.
+    """Reads from `{` to its `}`, then it is `done`. Deviations from the format are reported.
 
-    Strings go out as they arrive; keys, numbers and words when they are over.
+    Strings are emitted as they arrive; keys, numbers and words once they are complete.
 
     >>> arguments, out = GemmaArguments("<tool_call|>"), []
     >>> arguments.read('{city:<|"|>Par', 0, out), out
@@ -52,22 +52,23 @@ class GemmaArguments:
         self._mode = _VALUE
         self._stack: list[str] = []
         self._comma = False
-        """Whether a comma has to come before the next key or value: it is written with what follows it."""
+        """Whether a comma must precede the next key or value: it is written with what follows it."""
         self._pieces = TextPieces()
         self._size = 0
         self._quote = QUOTES[0]
         self._scanner = ValueScanner()
         self.done = False
         self.marker: re.Match[str] | None = None
-        """The marker outside of strings that ended the arguments before their own end."""
+        """The marker outside of strings that ended the arguments early."""
 
     @property
     def in_string(self) -> bool:
-        """Whether text without a `<` is the next piece of a string, and nothing else."""
+        """Whether text without a `<` can only be the next piece of a string."""
         return self._mode == _STRING
 
     def read(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Read on from `pos`; return where reading stopped: the end, a marker, or what may become one or a quote."""
+        """Continue at `pos`; return where reading stopped: at the end, at a marker, or at what may become one or a
+        quote."""
         end = len(text)
         while pos < end and not self.done:
             match self._mode:
@@ -83,7 +84,7 @@ class GemmaArguments:
         return pos
 
     def cut(self, text: str, out: list[GrammarEvent]) -> None:
-        """The input is over: what came is delivered, and nothing is added to it."""
+        """End of input: emit what was received and add nothing."""
         if self._mode == _STRING or self._mode == _JSON_STRING or self._mode == _LONG_SCALAR:
             self._grow(escape(text) if self._mode != _JSON_STRING else text, out)
             return
@@ -103,13 +104,13 @@ class GemmaArguments:
             out.append(Notice("arguments_trailing", value))
 
     def end(self, out: list[GrammarEvent]) -> None:
-        """A marker says that the call is over, and its object is not: whoever mends arguments closes it."""
+        """A marker ends the call before its object is complete: the argument repair closes it."""
         self._finish_plain(out)
 
     # -- outside of strings --------------------------------------------------------------
 
     def _plain(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Keys, scalars and what is between them. Negative: stopped there, in the way of `~`."""
+        """Keys, scalars and what separates them. Negative: stopped there; the position is its complement (`~`)."""
         if self._mode in (_VALUE, _NEXT, _KEY) and not self._pieces:
             found = _NOT_SPACE.search(text, pos)
             if found is None:
@@ -142,7 +143,7 @@ class GemmaArguments:
 
     def _open(self, char: str, pos: int, out: list[GrammarEvent]) -> int:
         if char == '"':
-            # JSON's own strings are not the format's, but nobody doubts what they mean.
+            # JSON strings are not part of the format, but their meaning is clear.
             self._grow(self._lead(), out)
             self._mode, self._scanner = _JSON_STRING, ValueScanner()
             return pos
@@ -152,7 +153,7 @@ class GemmaArguments:
         return pos + 1
 
     def _close(self, out: list[GrammarEvent]) -> None:
-        # Brackets are counted, not matched: what is written fits whatever was opened.
+        # Brackets are counted, not matched: the output fits whatever was opened.
         self._grow(_CLOSING[self._stack.pop()], out)
         self._comma = False
         self._mode = _NEXT
@@ -166,7 +167,7 @@ class GemmaArguments:
         self._mode = _VALUE
 
     def _finish_plain(self, out: list[GrammarEvent]) -> None:
-        """What is collected ends here, whatever it was."""
+        """The collected text ends here, whatever it is."""
         raw = self._take()
         value = raw.strip()
         match self._mode:
@@ -185,7 +186,7 @@ class GemmaArguments:
                     out.append(Notice("arguments_trailing", value))
 
     def _at_marker(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """At a `<`: a quote, a marker of the format, the beginning of one, or only a character."""
+        """At a `<`: a quote, a marker of the format, the start of one, or an ordinary character."""
         if (marker := self._markers.match(text, pos)) is not None:
             if marker.group() not in QUOTES:
                 self.marker = marker
@@ -255,7 +256,7 @@ class GemmaArguments:
     # -- writing -------------------------------------------------------------------------
 
     def _lead(self) -> str:
-        """The comma, if one is due. (Behind a key none is.)"""
+        """The comma, if one is due. (After a key there is none.)"""
         due, self._comma = self._comma, False
         return ", " if due else ""
 

@@ -1,11 +1,11 @@
-"""GLM-4.5 to GLM-5: text with `<tool_call>name<arg_key>` tags -> speech and calls.
+"""GLM-4.5 to GLM-5: text with `<tool_call>name<arg_key>` tags -> text and calls.
 
     call  = "<tool_call>" name { param } "</tool_call>"
     param = "<arg_key>" key "</arg_key>" "<arg_value>" value "</arg_value>"
 
-GLM-4.5 puts each on a line of its own, GLM-4.7 need not; a call may have no params.
-Values are raw text, typed by the declared schema (see `raw_values`). A `<tool_call>` that
-no name and no other tag follows is no call: it is reported, and the text behind it is text.
+GLM-4.5 puts each on a separate line, GLM-4.7 does not have to; a call may have no params. Values are raw text, typed by
+the declared schema (see `raw_values`). A `<tool_call>` without a name or another tag after it is not a call: it is
+reported, and what follows is text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STRAYS: Final = (_OPEN_KEY, literal("</arg_key>"), _OPEN_VALUE, _CLOSE_VALUE)
 
 
 class GlmGrammar(TaggedGrammar):
-    """Reads one text field of a GLM model.
+    """Parses one text field of a GLM model.
 
     >>> grammar = GlmGrammar("text")
     >>> grammar.feed("<tool_call>ls\\n<arg_key>n</arg_key>\\n<arg_value>1")

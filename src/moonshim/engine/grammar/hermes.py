@@ -1,11 +1,10 @@
-"""Hermes, Qwen 2.5 and Qwen 3: text with `<tool_call>{…}</tool_call>` -> speech and calls.
+"""Hermes, Qwen 2.5 and Qwen 3: text with `<tool_call>{…}</tool_call>` -> text and calls.
 
     out    = text { call | text }
     call   = "<tool_call>" object { object } "</tool_call>"
     object = '{"name": ' string ', "arguments": ' value "}"
 
-A call is over where its object is. Text inside the tags that is no such object is kept
-as text; the tags themselves are taken away.
+A call ends with its object. Other text inside the tags is kept as text; the tags themselves are dropped.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ _NOT_SPACE: Final = re.compile(r"\S")
 
 
 class HermesGrammar(MarkedGrammar):
-    """Reads one text field. What is kept back as text is at most a marker less one character.
+    """Parses one text field. At most a marker less one character is held back as text.
 
-    Inside the tags an object waits until its name is known and its arguments begin
-    (`HOLD_LIMIT`): only then it is sure to be a call.
+    Inside the tags an object is held until its name is known and its arguments start (`HOLD_LIMIT`): only then it is
+    certain to be a call.
 
     >>> grammar = HermesGrammar("text")
     >>> grammar.feed('Hi <tool_call>{"name": "ls", "arguments": {"dir": "/tm')
@@ -46,7 +45,7 @@ class HermesGrammar(MarkedGrammar):
     def __init__(self, channel: Channel, *, tools: Sequence[Tool] | None = None, calls: bool = True) -> None:
         super().__init__(channel, (_BEGIN, _END) if calls else (), tools, behind_call=HermesGrammar._after)
         self._in_block = False
-        """`</tool_call>` is expected, so that it is no stray."""
+        """`</tool_call>` is expected, so it is not stray."""
 
     def flush(self) -> list[GrammarEvent]:
         self._in_block = False
@@ -75,7 +74,7 @@ class HermesGrammar(MarkedGrammar):
         self._read_with(NamedObject(self._speech.channel, markers=_MARKERS, names=self._names))
 
     def _after(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Behind an object: often one brace too many, or another object in the same tags."""
+        """After an object: often one extra brace, or another object within the same tags."""
         stop = self._skip(text, pos, _NOT_SPACE, out)
         if stop > pos:
             return stop

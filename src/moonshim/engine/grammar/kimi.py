@@ -1,4 +1,4 @@
-"""A Kimi model of unknown generation: the first marker tells which grammar reads the rest."""
+"""A Kimi model of unknown generation: the first marker selects the grammar for the rest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _K3_MARKERS: Final = ("<|open|>", "<|close|>", "<|end_of_msg|>")
 
 
 class KimiGrammar:
-    """Reads K2 until a marker of K3 comes first; from the first marker on, the generation is known."""
+    """Parses as K2 unless a K3 marker comes first; after the first marker the generation is known."""
 
     __slots__ = ("_held", "_k2", "_k3", "_markers", "_reader")
 
@@ -61,14 +61,14 @@ class KimiGrammar:
                 self._k3.words_open = self._k2.words_open
                 return found + self._k3.feed(text[marker.start() :])
             if "think" not in marker.group():
-                # Think tags are told apart from calls: they do not say which generation it is.
+                # Think tags do not reveal the generation.
                 self._reader = self._k2
                 return self._k2.feed(text)
         cut = len(text) - self._markers.partial_length(text, pos)
         self._held = text[cut:]
         found = self._k2.feed(text[:cut])
         if self._held and any(start in self._k2.held for start in self._markers.starts):
-            # No marker goes on behind the beginning of another.
+            # No marker continues past the start of another.
             found += self._k2.flush()
         return found
 

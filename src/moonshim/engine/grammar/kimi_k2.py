@@ -1,11 +1,11 @@
-"""Kimi K2 to K2.7: text with `<|tool_call_begin|>` markers -> speech and calls.
+"""Kimi K2 to K2.7: text with `<|tool_call_begin|>` markers -> text and calls.
 
     section = "<|tool_calls_section_begin|>" { call } "<|tool_calls_section_end|>"
     call    = "<|tool_call_begin|>" id "<|tool_call_argument_begin|>" object "<|tool_call_end|>"
     id      = "functions." name ":" digits
 
-Every begin and every end has been seen missing, so the section is only a hint that
-white space does not count; a call ends where its JSON does.
+Hosts have omitted every one of these markers, so the section only indicates that white space is ignored; a call ends
+where its JSON does.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from moonshim.engine.wire.json_scanner import ValueScanner
 __all__ = ["KimiK2Grammar"]
 
 HEADER_LIMIT: Final = 288
-"""Longest text in the identifier's place: a name of 256 characters, its prefix and its index."""
+"""Longest text in the place of the id: a name of 256 characters, its prefix and its index."""
 GAP_LIMIT: Final = 1024
-"""How much white space may be between two markers."""
+"""Maximum white space between two markers."""
 PROSE_LIMIT: Final = 1024
-"""How much text behind finished arguments waits to learn whether it belongs to them."""
+"""Maximum text after complete arguments that is held until it is known whether it belongs to them."""
 
 _SINGULAR: Final = {"section_begin": "<|tool_call_section_begin|>", "section_end": "<|tool_call_section_end|>"}
 _THINK: Final = {"<think>": "think", "</think>": "/think", "◁think▷": "think", "◁/think▷": "/think"}
@@ -35,14 +35,14 @@ _CLEAR_HEADER: Final = re.compile(r"\s*(?:functions\.)?[A-Za-z_][\w.\-:]*:[0-9]+
 _NOT_SPACE: Final = re.compile(r"\S")
 _VALUE_STARTS: Final = re.compile(r'["{\[<]')
 
-# Where in the grammar the next character stands.
+# Parser states.
 _OUTSIDE, _HEADER, _BEFORE, _VALUE, _AFTER, _PROSE = range(6)
-# What takes the fast path: plain speech, and the inside of a string.
+# The states of the fast path: plain text, and the inside of a string.
 _NO_NAMES, _IN_SPEECH, _IN_STRING = 1, 2, 3
 
 
 class KimiK2Grammar:
-    """Reads one text field. What is kept back as text is at most a marker less one character, or a bare header.
+    """Parses one text field. At most a marker less one character, or a bare header, is held back as text.
 
     >>> grammar = KimiK2Grammar("text")
     >>> grammar.feed("Hi <|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}")
@@ -89,9 +89,9 @@ class KimiK2Grammar:
         self._kinds = _kinds(tokens or ToolTokens()) if calls else _THINK
         self._markers = marker_set(*self._kinds)
         starts = self._markers.starts
-        # Two tests with `in` cost less than one search; markers of one's own may begin with more characters.
+        # Two `in` tests are faster than one search; custom markers may start with more characters.
         self._start0, self._start1 = (starts[0], starts[-1]) if len(starts) <= 2 else ("", "")
-        # An empty string is in every text, so then nothing is plain at a glance.
+        # An empty string occurs in every text, so then the fast path is never taken.
         self._bare: BareNames | None = bare_names(names) if calls and names else None
         self._beginnings: frozenset[str] = self._bare.beginnings if self._bare is not None else frozenset()
         self._state = _OUTSIDE
@@ -103,32 +103,32 @@ class KimiK2Grammar:
         self._gap_size = 0
         self._quiet = False
         self._after_section = False
-        """White space waits for what follows it, but behind a section, not in it."""
+        """White space is pending after a section, not inside it."""
         self._header = ""
         self._words = False
-        """Words, and no object yet: the white space between them is theirs."""
+        """Words before the object: white space between them belongs to them."""
         self._prose = ""
         self._in_word = False
         self.tags_are_text = False
-        """Set when the host sends reasoning in a field of its own: `<think>` in the text is then only text."""
+        """Set when the host sends reasoning in its own field: `<think>` in the text is then ordinary text."""
         self.words_open = 0
-        """How many `<think>` were said as words and not ended yet."""
+        """Number of `<think>` emitted as text and not closed yet."""
 
     @property
     def markers(self) -> tuple[str, ...]:
-        """Every text that means something here."""
+        """Every string with a meaning in this grammar."""
         return tuple(self._kinds)
 
     @property
     def held(self) -> str:
-        """Text that may still turn out to be (part of) a marker."""
+        """Text that may still become (part of) a marker."""
         return self._held if self._state == _OUTSIDE else ""
 
     def feed(self, text: str) -> list[GrammarEvent]:
         quick = self._quick
         if quick == _IN_SPEECH:
             if self._start0 not in text and self._start1 not in text and ":" not in text:
-                # At most the last word waits, if a bare header could begin with it.
+                # At most the last word is held, if it could start a bare header.
                 if self._held:
                     text, self._held = self._held + text, ""
                 stem = text.rstrip(WORD)
@@ -148,7 +148,7 @@ class KimiK2Grammar:
         return self._read(text, 0, [])
 
     def _read_string(self, text: str) -> list[GrammarEvent]:
-        """From inside a string on: most often the end of the text is still inside the value."""
+        """Continue inside a string: usually the text ends within the same string."""
         stop = self._scanner.scan(text, 0)
         if stop == len(text) and self._scanner.inside:
             self._set_quick()
@@ -182,7 +182,7 @@ class KimiK2Grammar:
         return out
 
     def _set_quick(self) -> None:
-        """What the next text may be read as without a second look."""
+        """Decide which fast path the next text may take."""
         self._quick = 0
         held = self._held
         if self._state == _VALUE:
@@ -192,15 +192,15 @@ class KimiK2Grammar:
             self._quick = self._plain_speech
 
     def flush(self) -> list[GrammarEvent]:
-        """End of input: what looked like the start of a marker was only text; an open call is cut off."""
+        """End of input: the start of a marker was only text; an open call is cut off."""
         out: list[GrammarEvent] = []
         if self._quiet and self._after_section:
-            # Behind a section it may be the end of what was said.
+            # After a section it may be the end of the text.
             self._break_gap(out)
         held, self._held = self._held, ""
         match self._state:
             case 1:
-                # A header that never ended names nothing: it is what the model wrote, so it is kept.
+                # A header that never ended names nothing: it is kept as text.
                 out.append(Notice("unreadable_call", self._header))
                 self._emit_text(self._header, out)
             case 2 | 3:
@@ -236,7 +236,7 @@ class KimiK2Grammar:
         if self._bare is not None:
             cut = self._bare_start(text, pos, tail)
             if tail < len(text) and not self._bare.is_whole(text[cut:tail]):
-                # Only a whole header can stand before the arguments marker.
+                # Only a complete header can precede the arguments marker.
                 cut = tail
         if cut > pos:
             self._break_gap(out)
@@ -246,7 +246,7 @@ class KimiK2Grammar:
 
     def _bare_start(self, text: str, pos: int, end: int) -> int:
         assert self._bare is not None
-        # The character that went out before decides whether a word begins here.
+        # The previous character decides whether a word starts here.
         return self._bare.start(text, pos, end, in_word=self._in_word)
 
     def _outside_marker(self, text: str, pos: int, marker: re.Match[str], out: list[GrammarEvent]) -> int:
@@ -276,7 +276,7 @@ class KimiK2Grammar:
         return gap
 
     def _break_gap(self, out: list[GrammarEvent]) -> None:
-        """White space before text, or more of it than can be between markers, is text after all."""
+        """White space before text, or more than can separate markers, is text after all."""
         self._emit_text(self._drop_gap(), out)
         self._quiet = False
 
@@ -303,7 +303,7 @@ class KimiK2Grammar:
         self._in_word = False
 
     def _tag(self, kind: str, tag: str, out: list[GrammarEvent]) -> None:
-        """`<think>` moves what follows to the reasoning; where that has its own field, the tags are only words."""
+        """`<think>` moves what follows to the reasoning; if that has its own field, the tags are ordinary text."""
         if kind == "think" and self.tags_are_text:
             self.words_open += 1
             self._emit_text(tag, out)
@@ -327,7 +327,7 @@ class KimiK2Grammar:
         self._header = ""
 
     def _end(self, kind: str, out: list[GrammarEvent], *, closed: bool = True) -> None:
-        """The call is over, by the marker of this kind."""
+        """The call is ended by a marker of this kind."""
         out.append(CallEnded(closed))
         self._state = _OUTSIDE
         self._quiet = True
@@ -340,7 +340,7 @@ class KimiK2Grammar:
     def _in_header(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         marker = self._markers.find(text, pos)
         stop = marker.start() if marker else len(text) - self._markers.partial_length(text, pos)
-        # Never past the limit at once, so that chunking does not decide what is a header.
+        # Never past the limit in one step, so that chunking does not decide what is a header.
         stop = min(stop, pos + HEADER_LIMIT + 1 - len(self._header))
         brace = text.find("{", pos, stop)
         if brace >= 0 and _CLEAR_HEADER.fullmatch(self._header + text[pos:brace]):
@@ -380,7 +380,7 @@ class KimiK2Grammar:
         start = _VALUE_STARTS.search(text, pos)
         stop = start.start() if start else len(text)
         if stop > pos:
-            # Words before the object: whoever mends the arguments decides about them.
+            # Words before the object are left to the argument repair.
             self._words = True
             out.append(CallDelta(text[pos:stop]))
         if start is None:
@@ -420,7 +420,7 @@ class KimiK2Grammar:
             self._held = '"'
             return len(text)
         if text[pos] in "{[" or text.startswith(('"{', '"['), pos):
-            # Some hosts send the arguments twice: that, too, is for whoever mends them.
+            # Some hosts send the arguments twice: that is left to the argument repair, too.
             self._drop_gap()
             self._state = _VALUE
             return pos
@@ -429,10 +429,10 @@ class KimiK2Grammar:
         return pos
 
     def _in_prose(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Text behind the arguments is theirs if the call's own end follows, and speech if not."""
+        """Text after the arguments belongs to them if the end of the call follows, otherwise it is visible text."""
         marker = self._markers.find(text, pos)
         stop = marker.start() if marker else len(text) - self._markers.partial_length(text, pos)
-        # Never past the limit at once, so that chunking does not decide whose text it is.
+        # Never past the limit in one step, so that chunking does not decide what the text belongs to.
         stop = min(stop, pos + PROSE_LIMIT + 1 - len(self._prose))
         self._prose += text[pos:stop]
         over = len(self._prose) > PROSE_LIMIT
@@ -454,7 +454,7 @@ class KimiK2Grammar:
         self._emit_text(text, out)
 
     def _marker_in_call(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """At a `<` that stands in no string: a marker ends the call, anything else is part of the arguments."""
+        """At a `<` outside of strings: a marker ends the call, anything else is part of the arguments."""
         marker = self._markers.match(text, pos)
         if marker is not None:
             return self._close(marker, out)

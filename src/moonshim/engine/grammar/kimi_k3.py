@@ -1,13 +1,12 @@
-"""Kimi K3 and K3.1 (XTML): text with `<|open|>name<|sep|>` tags -> speech and calls.
+"""Kimi K3 and K3.1 (XTML): text with `<|open|>name<|sep|>` tags -> text and calls.
 
     message  = [ think ] [ response ] [ tools ] "<|close|>message<|sep|>" "<|end_of_msg|>"
     tools    = open(tools) { call } close(tools)
     call     = open(call, tool, index) ( { argument } | json ) close(call)
     argument = open(argument, key, type) value close(argument)
 
-Every one of these tags has been seen missing, so no tag needs another: think and
-response say in which channel text is, tools that white space does not count.
-`<think>` is no tag here, but a word; a `</think>` that ends no such word is taken away.
+Hosts have omitted every one of these tags, so none requires another: think and response set the channel of text, tools
+means that white space is ignored. `<think>` is not a tag here but text; an unmatched `</think>` is dropped.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ def _both(*names: str) -> list[str]:
 
 _WRAPPERS: Final = TagReader(_both("think", "response", "message"))
 _ALL: Final = TagReader(_both("think", "response", "message", "tools", "call", "argument", "json"))
-# Inside a value only what ends it is a tag. Its own end may come without `<|sep|>`; the others show that its
-# own end was lost, and must be beyond doubt.
+# Inside a value only its end is a tag. Its own end may lack `<|sep|>`; the other tags indicate that its end was lost,
+# and must be unambiguous.
 _OTHER_ENDS: Final = ("close call", "close tools", "close message", "open argument", "open call")
 _IN_ARGUMENT: Final = TagReader((*_OTHER_ENDS, "close argument"), elided=frozenset({"close argument"}))
 _IN_JSON: Final = TagReader((*_OTHER_ENDS, "close json"), elided=frozenset({"close json"}))
@@ -42,9 +41,9 @@ _BEYOND_DOUBT: Final = {"open argument": "key", "open call": "tool"}
 
 
 class KimiK3Grammar:
-    """Reads one text field. What is kept back as text is at most a tag that has not ended (`TAG_LIMIT`).
+    """Parses one text field. At most an unfinished tag (`TAG_LIMIT`) is held back as text.
 
-    Text between the arguments of a call is said at once: a `TextFound` may come while a call is open.
+    Text between the arguments of a call is emitted at once: a `TextFound` may come while a call is open.
 
     >>> grammar = KimiK3Grammar("text")
     >>> grammar.feed('Hi<|open|>call tool="ls" index="1"<|sep|><|open|>argument key="dir" type="string"<|sep|>/tm')
@@ -83,13 +82,13 @@ class KimiK3Grammar:
         self._held = ""
         self._writer = ArgumentWriter()
         self.tags_are_text = False
-        """Of no effect: unlike `<think>`, XTML is no text that people write, wherever the reasoning is sent."""
+        """Has no effect: unlike `<think>`, people do not write XTML as text, wherever the host sends reasoning."""
         self.words_open = 0
-        """How many `<think>` were said and not ended yet: the next `</think>` is the word that ends one."""
+        """Number of `<think>` emitted as text and not closed yet: the next `</think>` closes one of them."""
 
     @property
     def held(self) -> str:
-        """Text that may still turn out to be (part of) a tag."""
+        """Text that may still become (part of) a tag."""
         return "" if self._calling else self._held
 
     def feed(self, text: str) -> list[GrammarEvent]:
@@ -113,14 +112,14 @@ class KimiK3Grammar:
         return self._read(text, [], final=False)
 
     def flush(self) -> list[GrammarEvent]:
-        """End of input: what looked like the start of a tag was only text; an open call is cut off.
+        """End of input: the start of a tag was only text; an open call is cut off.
 
-        The channel stays: when another field interrupts this one, what comes later is still inside its wrapper.
+        The channel stays: when another field interrupts this one, later text is still inside its wrapper.
         """
         text, self._held = self._held, ""
         out = self._read(text, [], final=True)
         left, self._held = self._held, ""
-        # Among calls half a tag can only be a tag that was cut off. One `<` may be anything.
+        # Among calls half a tag can only be one that was cut off. A single `<` may be anything.
         among = self._calling or self._in_tools
         stray, left = (left, "") if among and left.startswith("<|") else ("", left)
         if self._in_value:
@@ -154,7 +153,7 @@ class KimiK3Grammar:
             if len(self._gap) > SPACE_LIMIT:
                 self._emit_text("", out)
             elif self._calling and self._writer.empty and text.startswith("{", stop):
-                # The object stands where a `json` element belongs: without it the call would run on nothing.
+                # An object in the place of a `json` element: without it the call would have no arguments.
                 out.append(Notice("k3_untagged_json", "{"))
                 self._begin_json()
             pos = stop
@@ -181,7 +180,7 @@ class KimiK3Grammar:
         return tag.end
 
     def _handle_think_tag(self, word: str, out: list[GrammarEvent]) -> None:
-        """A think tag of K2: an end without a beginning is taken away, anything else is a word."""
+        """A think tag of K2: an unmatched end tag is dropped, anything else is text."""
         if word == _END_THINK and not self.words_open:
             out.append(Notice("stray_marker", word))
             return
@@ -198,17 +197,17 @@ class KimiK3Grammar:
     # -- tags --------------------------------------------------------------------------
 
     def _turn(self, tag: K3Tag, out: list[GrammarEvent]) -> None:
-        """A tag that stands outside of any value decides what comes next."""
+        """A tag outside of any value decides what comes next."""
         self._gap = ""
         closed = self._calling and self._turn_in_call(tag, out)
         if not self._calling and not closed:
             self._turn_outside(tag, out)
-        # White space between tags is nobody's; only behind a wrapper it may be the end of what was said.
+        # White space between tags is dropped; after a wrapper it may be the end of the text.
         self._after_wrapper = tag.key.startswith("close ") and not (self._calling or self._in_tools or closed)
         self._quiet = self._calling or self._in_tools or closed or self._after_wrapper
 
     def _turn_in_call(self, tag: K3Tag, out: list[GrammarEvent]) -> bool:
-        """Whether the tag is the call's own end. Any other that has no place in a call shows that it is over."""
+        """Whether the tag is the call's own end. Any other tag that does not belong in a call ends it as well."""
         match tag.key:
             case "open argument":
                 if "key" not in tag.attributes:

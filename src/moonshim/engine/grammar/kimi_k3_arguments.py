@@ -1,4 +1,4 @@
-"""The typed arguments of one K3 call, or its `json` element -> the text of one JSON object, piece by piece."""
+"""Typed arguments of one K3 call, or its `json` element -> JSON object text, piece by piece."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from moonshim.engine.grammar.shared.raw_values import CONTAINER, HOLD_LIMIT, SPA
 __all__ = ["CONTAINER", "HOLD_LIMIT", "RAW", "SPACE_LIMIT", "STRING", "ArgumentWriter", "escape"]
 
 RAW: Final = 4
-"""What the current value is, besides those of `raw_values`: a whole object in a `json` element."""
+"""State of the current value, in addition to those of `raw_values`: a complete object in a `json` element."""
 
 _KINDS: Final = {kind: frozenset({kind}) for kind in JSON_ONLY}
 
 
 class ArgumentWriter(ValueWriter):
-    """Writes one call's arguments: each value has one type, and a `json` element passes as it is."""
+    """Writes one call's arguments: each value has one type, and a `json` element is passed on unchanged."""
 
     __slots__ = ("_space",)
 
@@ -27,7 +27,7 @@ class ArgumentWriter(ValueWriter):
 
     @property
     def closing(self) -> str:
-        """The tag that is the current value's own end."""
+        """The tag that ends the current value."""
         return "close json" if self.phase == RAW else "close argument"
 
     def begin_value(self, key: str, kind: str, out: list[GrammarEvent]) -> None:
@@ -38,7 +38,7 @@ class ArgumentWriter(ValueWriter):
         self._space = None
 
     def take(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Read the value on from `pos`, up to where a tag may begin (a `<`), or it changes, or the end."""
+        """Read the value from `pos` up to a possible tag (a `<`), a change of state, or the end."""
         if self.phase == CONTAINER:
             return self.stream(text, pos, out)
         stop = text.find("<|", pos)
@@ -48,7 +48,7 @@ class ArgumentWriter(ValueWriter):
         return stop
 
     def write(self, text: str, out: list[GrammarEvent]) -> None:
-        """This text belongs to the value, whatever it looks like."""
+        """Write text that belongs to the value, whatever it looks like."""
         if self.phase == RAW:
             self._pass(text, out)
         else:

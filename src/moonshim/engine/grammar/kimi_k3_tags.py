@@ -1,10 +1,10 @@
-"""Text at a `<|` -> the XTML tag that stands there, no tag at all, or "wait for more".
+"""Text at a `<|` -> the XTML tag there, no tag, or "more" when it is incomplete.
 
     open  = "<|open|>" name { " " key "=" '"' value '"' } "<|sep|>"
     close = "<|close|>" name "<|sep|>"
 
-Only the four `<|…|>` are tokens of the model; names and attributes are ordinary text,
-so hosts have been seen to put spaces around them and to lose the `<|sep|>`.
+Only the four `<|…|>` are tokens of the model; names and attributes are ordinary text, so some hosts put spaces around
+them or lose the `<|sep|>`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from msgspec import Struct
 __all__ = ["ATTRIBUTE_LIMIT", "TAG_LIMIT", "K3Tag", "TagReader", "TagReading"]
 
 TAG_LIMIT: Final = 1024
-"""Longest tag, attributes included; what is longer is text."""
+"""Longest tag including attributes; anything longer is text."""
 ATTRIBUTE_LIMIT: Final = 8
-"""Most attributes of a tag; Moonshot's have five at most."""
+"""Maximum number of attributes; Moonshot's tags have at most five."""
 
 _MARKERS: Final = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
 _WITH_ATTRIBUTES: Final = frozenset({"open message", "open call", "open argument", "open json"})
 
 
 class K3Tag(Struct, frozen=True, gc=False):
-    """A tag as it was read: `key` is `open call`, `close think`, `end_of_msg`; it ends before `end`."""
+    """A parsed tag: `key` is `open call`, `close think`, `end_of_msg`; it ends before `end`."""
 
     key: str
     raw: str
     end: int
     whole: bool
-    """Whether its `<|sep|>` was there."""
+    """Whether its `<|sep|>` was present."""
     attributes: dict[str, str] = {}
 
 
@@ -47,7 +47,7 @@ def _partial_pattern(markers: Iterable[str]) -> str:
 
 _SPACE: Final = r"\s{0,8}"
 _MARKER: Final = "(?:" + "|".join(map(re.escape, _MARKERS)) + ")"
-# A tag that waits is read again with every chunk, so this must be quick: possessive (`*+`), and few `<` in a value.
+# A pending tag is parsed again with every chunk, so this must be fast: possessive (`*+`), and few `<` in a value.
 _DOUBLE: Final = rf'[^"<]*+(?:(?!{_MARKER})<[^"<]*+){{0,16}}'
 _SINGLE: Final = rf"[^'<]*+(?:(?!{_MARKER})<[^'<]*+){{0,16}}"
 _BARE: Final = r"""[^\s"'<>=]++"""
@@ -67,11 +67,10 @@ _ATTRIBUTES_GO_ON: Final = re.compile(
 
 
 class TagReader:
-    """Knows a set of tags. What it says does not change when more text follows, except for "more".
+    """Recognizes a set of tags. More text never changes a result, except for "more".
 
-    A lost `<|sep|>` is forgiven where the tag has no attributes or the next marker
-    follows; with `elided` (inside values, where text may look like a tag) only for
-    those tags, and only before a marker or the end.
+    A lost `<|sep|>` is tolerated if the tag has no attributes or the next marker follows; with `elided` (inside
+    values, where text may look like a tag) only for those tags, and only before a marker or the end.
 
     >>> reader = TagReader(["close think", "open call"])
     >>> reader.read("<|close|> think <|sep|>", 0)
@@ -88,7 +87,7 @@ class TagReader:
         self._elided = elided
 
     def read(self, text: str, pos: int, *, final: bool = False) -> TagReading:
-        """What stands at `pos`. With `final` nothing follows, so that a tag may end there without its `<|sep|>`."""
+        """What is at `pos`. With `final` nothing follows, so a tag may end there without its `<|sep|>`."""
         head = _HEAD.match(text, pos)
         if head is None:
             rest = text[pos : pos + len("<|end_of_msg|>")]
@@ -125,7 +124,7 @@ class TagReader:
         if tail is None and (_SEPARATOR_BEGINS if loose else _MARKER_BEGINS).match(text, at):
             if not final or not (loose or key in (self._elided or ())):
                 return "more"
-            # A separator that was cut off belongs to its tag; a lone `<` may be anything.
+            # A truncated separator belongs to its tag; a single `<` may be anything.
             end = len(text) if "<|" in text[at:] else at
             return K3Tag(key, text[pos:end], end, whole=False)
         if loose or (tail is not None and key in (self._elided or ())):

@@ -1,12 +1,11 @@
-"""Llama 3 and its kin: an answer that is `{"name": …, "parameters": {…}}` -> calls, and speech.
+"""Llama 3 and related models: a response that is `{"name": …, "parameters": {…}}` -> calls and text.
 
     out    = [ text ] "<|python_tag|>" run [ text ] | run [ text ]
     run    = object { [ ";" | "," ] object }
     object = '{"name": ' string ', "parameters": ' object "}"
 
-Without the tag nothing but its place and its name tells a call from an answer in JSON:
-an object is a call only where the answer begins, or behind another call, and only if
-it names a declared tool before its arguments.
+Without the tag, only position and name distinguish a call from a JSON response: an object is a call only at the start
+of the response, or after another call, and only if it names a declared tool before its arguments.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _NO_SEPARATOR: Final = re.compile(r"[^\s;,]")
 
 
 class LlamaJsonGrammar(MarkedGrammar):
-    """Reads one text field. What is kept back as text is at most a marker less one character, or a bare object
-    up to its arguments; `;` and `,` behind a call wait for what follows.
+    """Parses one text field. At most a marker less one character, or a bare object up to its arguments, is held back
+    as text; `;` and `,` after a call wait for what follows.
 
     >>> grammar = LlamaJsonGrammar("text", tools=[Tool("ls")])
     >>> grammar.feed('{"name": "ls", "parameters": {"dir": "/tm')
@@ -65,12 +64,12 @@ class LlamaJsonGrammar(MarkedGrammar):
         return stop
 
     def _begin_object(self) -> None:
-        # Behind the tag names need not be declared.
+        # After the tag, names need not be declared.
         bare = self._known if self._is_bare else None
         self._read_with(NamedObject(self._speech.channel, markers=_MARKERS, names=self._names, bare=bare))
 
     def _between(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Behind a call: another one, or the rest of the answer."""
+        """After a call: another one, or the rest of the response."""
         stop = self._skip(text, pos, _NO_SEPARATOR, out)
         if stop > pos:
             return stop

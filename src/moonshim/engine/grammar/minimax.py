@@ -1,12 +1,12 @@
-"""MiniMax M2: text with `<minimax:tool_call>` tags -> speech and calls.
+"""MiniMax M2: text with `<minimax:tool_call>` tags -> text and calls.
 
     section = "<minimax:tool_call>" { call } "</minimax:tool_call>"
     call    = "<invoke name=" quoted ">" { param } "</invoke>"
     param   = "<parameter name=" quoted ">" value "</parameter>"
 
-The quotes may be single, or missing. Values are raw text, typed by the declared schema
-(see `raw_values`); as they may be XML of their own, `</parameter>` ends one only before
-another tag of the call, or at the end of all text. Outside of a section nothing is a call.
+The quotes may be single or missing. Values are raw text, typed by the declared schema (see `raw_values`); they may
+contain XML, so `</parameter>` ends one only before another tag of the call, or at the end of the text. Outside of a
+section nothing is a call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NEXT_CALL: Final = either(_CLOSE_SECTION, literal("<invoke "))
 
 
 class MinimaxGrammar(TaggedGrammar):
-    """Reads one text field of MiniMax M2.
+    """Parses one text field of MiniMax M2.
 
     >>> grammar = MinimaxGrammar("text")
     >>> grammar.feed('<minimax:tool_call>\\n<invoke name="ls">\\n<parameter name="dir">/tmp</parameter>\\n</invoke>')

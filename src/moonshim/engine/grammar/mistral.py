@@ -1,10 +1,10 @@
-"""Mistral: text with `[TOOL_CALLS]` -> speech and calls, `[THINK]…[/THINK]` -> reasoning.
+"""Mistral: text with `[TOOL_CALLS]` -> text and calls, `[THINK]…[/THINK]` -> reasoning.
 
     old  = "[TOOL_CALLS]" "[" object { "," object } "]"
     new  = "[TOOL_CALLS]" name [ "[CALL_ID]" id ] [ "[ARGS]" ] object
     object (of old) = '{"name": ' string ', "arguments": ' value [ ', "id": ' string ] "}"
 
-What follows the marker tells the two apart.
+The text after the marker distinguishes the two.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from moonshim.engine.values.conversation import Tool
 __all__ = ["HEADER_LIMIT", "MistralGrammar"]
 
 HEADER_LIMIT: Final = 320
-"""Longest name and identifier together."""
+"""Maximum length of name and id together."""
 
 _CALLS, _ID, _ARGS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
 _TAGS: Final = {"[THINK]": "think", "[/THINK]": "/think", **THINK_TAGS}
@@ -34,7 +34,7 @@ _HEADER: Final = re.compile(r"\s*([\w.\-$:/]+)\s*(?:\[CALL_ID\]\s*([\w.\-:]+)\s*
 
 
 class MistralGrammar(MarkedGrammar):
-    """Reads one text field. What is kept back as text is at most a marker less one character.
+    """Parses one text field. At most a marker less one character is held back as text.
 
     >>> grammar = MistralGrammar("text")
     >>> grammar.feed('Hi [TOOL_CALLS]ls[CALL_ID]a1b2c3d4e[ARGS]{"dir": "/tm')
@@ -56,7 +56,7 @@ class MistralGrammar(MarkedGrammar):
         return marker.end()
 
     def _after_marker(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """What comes first tells which of the two it is."""
+        """The first character decides which of the two forms it is."""
         stop, char = self._keep_space(text, pos, GAP_LIMIT, out)
         match char:
             case "":
@@ -82,7 +82,7 @@ class MistralGrammar(MarkedGrammar):
         self._read_with(NamedObject(self._speech.channel, names=self._names))
 
     def _in_list(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Between the objects of a list, and before the first, while it may be none."""
+        """Between the objects of a list, and before the first one, while it may not be a list of calls."""
         if self._raw:
             found = _NO_SEPARATOR.search(text, pos)
             stop = self._keep(text, pos, found.start() if found else len(text), GAP_LIMIT, out)
@@ -123,13 +123,13 @@ class MistralGrammar(MarkedGrammar):
             case "[ARGS]":
                 self._name(out)
             case _:
-                # The next call begins, and this one has no arguments.
+                # The next call starts, and this one has no arguments.
                 self._name(out, empty=True)
                 return stop
         return marker.end()
 
     def _name(self, out: list[GrammarEvent], *, empty: bool = False) -> None:
-        """The name is whole, and so is the identifier."""
+        """The name is complete, and so is the id."""
         header = _HEADER.fullmatch(self._raw)
         if header is None:
             self._give_up(out)

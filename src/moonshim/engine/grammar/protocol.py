@@ -1,4 +1,4 @@
-"""What a grammar finds in text: speech in one of two channels, and calls."""
+"""What a grammar finds in text: text in one of two channels, and calls."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ Channel: TypeAlias = Literal["text", "reasoning"]
 
 
 class TextFound(Struct, frozen=True, gc=False):
-    """Text without markers, in the channel where it belongs."""
+    """Text without markers, in its channel."""
 
     channel: Channel
     text: str
 
 
 class CallStarted(Struct, frozen=True, gc=False):
-    """A call begins. `header` is what stood where the identifier belongs, `name` a name that needs no guess.
+    """A call starts. `header` is the text in the place of the id, `name` a certain name.
 
-    `opened` is False when no arguments marker came: such a header is a call only if
-    its name is beyond doubt.
+    `opened` is False when there was no arguments marker: such a header is a call only if its name is certain.
     """
 
     channel: Channel
@@ -32,19 +31,19 @@ class CallStarted(Struct, frozen=True, gc=False):
 
 
 class CallDelta(Struct, frozen=True, gc=False):
-    """The arguments of the open call grow by this text."""
+    """Text appended to the arguments of the open call."""
 
     text: str
 
 
 class CallEnded(Struct, frozen=True, gc=False):
-    """The open call is over; `closed` tells whether its own end, or a marker after it, was seen."""
+    """The open call ended; `closed`: whether its own end, or a later marker, was seen."""
 
     closed: bool
 
 
 class Notice(Struct, frozen=True, gc=False):
-    """A marker was taken away that belonged to nothing, or text was moved: worth a `Repaired`."""
+    """A stray marker was dropped, or text was moved: reported as `Repaired`."""
 
     rule: str
     detail: str
@@ -54,10 +53,10 @@ GrammarEvent: TypeAlias = TextFound | CallStarted | CallDelta | CallEnded | Noti
 
 
 class Grammar(Protocol):
-    """Reads one text field of one response. Chunking is invisible; `held` is all that is kept back as text."""
+    """Parses one text field of one response. Chunking is invisible; `held` is everything that is held back as text."""
 
     tags_are_text: bool
-    """Set when the host sends reasoning in a field of its own: `<think>` in the text is then only text."""
+    """Set when the host sends reasoning in its own field: `<think>` in the text is then ordinary text."""
 
     @property
     def held(self) -> str: ...

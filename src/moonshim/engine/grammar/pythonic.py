@@ -1,11 +1,11 @@
-"""Llama 4 and other models that call in Python: text with `[f(a=1), g()]` -> speech and calls.
+"""Llama 4 and other models that call in Python: text with `[f(a=1), g()]` -> text and calls.
 
     out   = text { list | text }
     list  = [ "<|python_start|>" ] "[" call { "," call } "]" [ "<|python_end|>" ]
     call  = name "(" [ key "=" literal { "," key "=" literal } ] ")"
 
-Without the marker a bracket is only a bracket, unless it stands in the answer and not
-behind a word, its first name is that of a declared tool, and its arguments have names.
+Without the marker a bracket starts a list of calls only in the response text and not after a word, if its first name is
+a declared tool and its arguments are named.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _NOT_KEY: Final = re.compile(r"\W")
 
 
 class PythonicGrammar(MarkedGrammar):
-    """Reads one text field. What is kept back as text is at most a marker less one character, or a list up to the
-    first `=` of its first call (`HEADER_LIMIT`).
+    """Parses one text field. At most a marker less one character, or a list up to the first `=` of its first call
+    (`HEADER_LIMIT`), is held back as text.
 
     >>> grammar = PythonicGrammar("text", tools=[Tool("ls")])
     >>> grammar.feed("Hi [ls(dir='/tm")
@@ -51,11 +51,11 @@ class PythonicGrammar(MarkedGrammar):
         markers = (_START, _END, "[") if self._known else (_START, _END) if calls else ()
         super().__init__(channel, markers, tools, behind_call=PythonicGrammar._after)
         self._is_marked = False
-        """`<|python_end|>` is expected, so that it is no stray."""
+        """`<|python_end|>` is expected, so it is not stray."""
         self._in_list = False
         self._comma = False
         self._word = ""
-        """What is read of a call's name, or of its first key."""
+        """Text read so far of a call's name, or of its first key."""
         self._name = ""
 
     def flush(self) -> list[GrammarEvent]:
@@ -66,7 +66,7 @@ class PythonicGrammar(MarkedGrammar):
         match marker.group():
             case "[":
                 last = self._speech.last
-                # What a model only thinks of calling, it has not called.
+                # A call that appears in reasoning was not made.
                 if self._speech.channel != "text" or last.isalnum() or last in _NO_LIST_BEHIND:
                     self._speech.emit("[", out)
                 else:
@@ -121,7 +121,7 @@ class PythonicGrammar(MarkedGrammar):
         return stop + 1
 
     def _after_bracket(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Behind the bracket: a key, or the end. Anything else is not how these calls are written."""
+        """After the bracket: a key, or the end. Anything else is not how these calls are written."""
         if not self._word or text[pos].isspace():
             pos, char = self._keep_space(text, pos, HEADER_LIMIT, out)
             if not char:
@@ -143,14 +143,14 @@ class PythonicGrammar(MarkedGrammar):
         self._word += text[pos:stop]
         return self._keep(text, pos, stop, HEADER_LIMIT, out)
 
-    # -- behind a call -----------------------------------------------------------------
+    # -- after a call ------------------------------------------------------------------
 
     def _end(self) -> None:
         super()._end()
         self._comma = self._is_bare = False
 
     def _after(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Behind a call: the next one, the end of the list, or the rest of the answer."""
+        """After a call: the next one, the end of the list, or the rest of the response."""
         stop = self._skip(text, pos, _NO_SEPARATOR, out)
         if stop > pos:
             self._comma = self._comma or any(comma in text[pos:stop] for comma in ",;")

@@ -1,13 +1,12 @@
-"""Qwen3-Coder, Qwen3.5 and later, Nemotron 3, Step 3.5: text with `<function=name>` tags -> speech and calls.
+"""Qwen3-Coder, Qwen3.5 and later, Nemotron 3, Step 3.5: text with `<function=name>` tags -> text and calls.
 
     section = "<tool_call>" { call } "</tool_call>"
     call    = "<function=" name ">" { param } "</function>"
     param   = "<parameter=" key ">" NL value NL "</parameter>"
 
-Values are raw text, typed by the declared schema (see `raw_values`). They often are
-source code or XML of their own, so `</parameter>` ends one only before another tag of the
-call, or at the end of all text; the other tags end it only where they are beyond doubt.
-The section is often missing: then a call needs a param or its own end behind its name.
+Values are raw text, typed by the declared schema (see `raw_values`). They often contain source code or XML, so
+`</parameter>` ends one only before another tag of the call, or at the end of the text; the other tags end it only where
+they are unambiguous. The section is often missing: then a call needs a param or its own end after its name.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _PARAM: Final = TagPattern("param", _OPEN_PARAM)
 
 
 class QwenXmlGrammar(TaggedGrammar):
-    """Reads one text field of a model that writes Qwen's XML.
+    """Parses one text field of a model that writes Qwen's XML.
 
     >>> grammar = QwenXmlGrammar("text")
     >>> grammar.feed("Hi<tool_call>\\n<function=ls>\\n<parameter=dir>\\n/tm")

@@ -1,4 +1,4 @@
-"""The name of a marker family -> the grammar that reads it, loaded when it is first needed."""
+"""The name of a marker family -> its grammar, imported on first use."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GRAMMARS: Final[dict[str, GrammarFactory]] = {
     "gemma": GrammarFactory("gemma", "GemmaGrammar"),
     "mistral": GrammarFactory("mistral", "MistralGrammar"),
 }
-"""Every family by its name."""
+"""Every family by name."""
 
 
 def grammar_for(
@@ -53,8 +53,8 @@ def grammar_for(
 ) -> Grammar:
     """A grammar of this family for one text field of one response.
 
-    `tools` None means that nobody knows which there are; without `calls` markers of calls
-    are left alone as text. `tokens` are Kimi's own markers, if they are not the usual ones.
+    `tools` None: the declared tools are unknown. Without `calls`, call markers stay in the text. `tokens` replaces
+    Kimi's default markers.
     """
     factory = GRAMMARS.get(name)
     if factory is None:

@@ -1,1 +1,1 @@
-"""What several marker grammars have in common."""
+"""Building blocks shared by several marker grammars."""

@@ -1,4 +1,4 @@
-"""Recognises `functions.declared_name:3` at the end of ordinary text, while it can still become a call."""
+"""Recognizes `functions.declared_name:3` at the end of ordinary text, while it can still become a call."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Final
 __all__ = ["WORD", "BareNames", "bare_names", "ends_in_word"]
 
 WORD: Final = string.ascii_letters + string.digits + "_.-$"
-"""What a header is made of. Other letters end a word: Chinese text puts no space before a name."""
+"""Characters of a header. Other letters end a word: Chinese text has no space before a name."""
 
 _IN_WORD: Final = frozenset(WORD + ":")
 
-# A call's index and the space behind it are bounded, so that what is held back is.
+# Index and white space are bounded, and therefore what is held back is too.
 _WITH_INDEX: Final = re.compile(r"[A-Za-z0-9_.$\-]+:[0-9]{0,9}(?:(?<=[0-9])\s{1,8})?\Z")
 
 
 class BareNames:
-    """Finds a header that lost its begin tokens; only the names of declared tools count."""
+    """Finds a header that lost its begin markers; only names of declared tools count."""
 
     __slots__ = ("_heads", "_reach", "beginnings")
 
@@ -28,13 +28,13 @@ class BareNames:
         heads = [head for name in names if name for head in (name, f"functions.{name}")]
         self._heads = frozenset(heads)
         self.beginnings = frozenset(head[:size] for head in heads for size in range(1, len(head) + 1))
-        """Every text that can still grow into a header, as long as it has no index."""
+        """Every string that can still become a header, before its index."""
         self._reach = max(map(len, heads), default=0) + 18
 
     def start(self, text: str, begin: int, end: int, *, in_word: bool) -> int:
-        """Where a header begins that reaches up to `end` and may still grow; `end` when there is none.
+        """Start of a header that reaches `end` and may still grow; `end` when there is none.
 
-        `in_word`: the character before `begin` belongs to a word, in the middle of which no header begins.
+        `in_word`: the character before `begin` belongs to a word; a header cannot start in the middle of one.
         """
         piece = text[max(begin, end - self._reach - 1) : end]
         stem = len(piece.rstrip(WORD))
@@ -52,16 +52,16 @@ class BareNames:
 
     @staticmethod
     def is_whole(header: str) -> bool:
-        """Whether a header has its index: only then an arguments marker makes it a call."""
+        """Whether a header has its index: only then does an arguments marker make it a call."""
         return header.rstrip()[-1:].isdigit() and ":" in header
 
 
 def ends_in_word(text: str) -> bool:
-    """Whether what follows this text would go on with its last word."""
+    """Whether text appended to this would continue its last word."""
     return text[-1:] in _IN_WORD
 
 
 @lru_cache(maxsize=64)
 def bare_names(names: frozenset[str]) -> BareNames | None:
-    """The finder for these names, made once: it holds no state of any stream."""
+    """The finder for these names; cached, since it has no state."""
     return BareNames(names) if any(names) else None

@@ -1,4 +1,4 @@
-"""The declared tools -> which names are known, and how far a text is the beginning of one."""
+"""Declared tools -> known names, and how much of a text is the start of one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["DeclaredNames", "call_without_arguments", "declared_names", "names_o
 
 
 class DeclaredNames:
-    """Some names, and every beginning of one."""
+    """Names, and every prefix of one."""
 
     __slots__ = ("_beginnings", "names")
 
@@ -21,7 +21,7 @@ class DeclaredNames:
         self._beginnings = frozenset(name[:size] for name in self.names for size in range(len(name) + 1)) | {""}
 
     def prefix_length(self, text: str) -> int:
-        """How many characters of the text are the beginning of a name.
+        """Number of leading characters that form a prefix of a name.
 
         >>> DeclaredNames(["ls", "lsof"]).prefix_length("lsb")
         2
@@ -33,7 +33,7 @@ class DeclaredNames:
 
 
 def names_of(tools: Sequence[Tool] | None) -> frozenset[str] | None:
-    """The names of these tools; None when nobody knows which there are."""
+    """The names of these tools; None if the tools are unknown."""
     return None if tools is None else frozenset(tool.name for tool in tools)
 
 
@@ -45,14 +45,14 @@ def declared_names(tools: Sequence[Tool] | None) -> DeclaredNames | None:
 
 @lru_cache(maxsize=64)
 def _build_names(names: frozenset[str]) -> DeclaredNames:
-    """Made once: it holds no state of any stream."""
+    """Cached, since it has no state."""
     return DeclaredNames(names)
 
 
 def call_without_arguments(
     name: str, header: str, names: frozenset[str] | None, channel: Channel
 ) -> list[GrammarEvent]:
-    """A name and no arguments: a call with none, unless it is known that no tool has that name."""
+    """A name without arguments: a call with none, unless the tools are known and none has that name."""
     if not name or (names is not None and name not in names):
         return []
     return [CallStarted(channel, header, name), Notice("arguments_empty", name), CallDelta("{}"), CallEnded(True)]

@@ -1,6 +1,6 @@
-"""Declared tools -> which kinds of JSON values each argument may have.
+"""Declared tools -> the JSON types that each argument may have.
 
-Schemas are other people's: whatever is not understood allows anything.
+Schemas are external input: anything that is not understood allows everything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STRING_ONLY: Final = frozenset({"string"})
 JSON_ONLY: Final = ANYTHING - STRING_ONLY
 
 _VISITS: Final = 256
-"""How many schemas are looked at for one argument: what goes beyond has no opinion."""
+"""Maximum number of schemas visited per argument: beyond that everything is allowed."""
 _KIND_NAMED: Final = {kind: frozenset({kind}) for kind in ANYTHING} | {"integer": frozenset({"number"})}
 _KIND_OF: Final[dict[type, str]] = {
     str: "string",
@@ -31,7 +31,8 @@ _KIND_OF: Final[dict[type, str]] = {
 
 
 class DeclaredKinds:
-    """Knows the kinds of every argument of every declared tool. Whatever the schema, reading it ends and never raises.
+    """Knows the types of every argument of every declared tool. Always terminates and never raises, whatever the
+    schema.
 
     >>> tool = Tool("add", parameters={"properties": {"n": {"type": ["integer", "null"]}}})
     >>> sorted(DeclaredKinds([tool]).of("add", "n")), DeclaredKinds([tool]).of("add", "m") == ANYTHING
@@ -77,7 +78,7 @@ class _Reader:
         return found
 
     def resolve(self, schema: Any) -> Any:
-        """What a local reference points to; the schema itself when it is none."""
+        """The target of a local reference; the schema itself if it has none."""
         for _ in range(8):
             ref = schema.get("$ref") if isinstance(schema, dict) else None
             if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
@@ -90,7 +91,7 @@ class _Reader:
 
 
 def _own_kinds(schema: dict[Any, Any]) -> frozenset[str]:
-    """What one schema says itself, without those it leads to."""
+    """The types of a schema by itself, without those it refers to."""
     declared = schema.get("type")
     names = declared if isinstance(declared, list) else [declared]
     found: frozenset[str] = frozenset()

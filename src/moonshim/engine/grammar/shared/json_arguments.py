@@ -1,4 +1,4 @@
-"""The arguments of a call whose name came before them: words, if any, and one JSON value, as they were written."""
+"""The arguments of a call after its name: optional words, then one JSON value, passed on unchanged."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FENCE_MAY_OPEN: Final = re.compile(r"(?:`{1,2}|```(?:j(?:s(?:on?)?)?)?)\Z")
 
 
 class JsonArguments:
-    """Passes one call's arguments on as they arrive; they are over where their value is, or at a marker.
+    """Passes on one call's arguments as they arrive; they end with their value, or at a marker.
 
-    A marker of `strays` ends nothing: it is told and left out. With `fenced` a code
-    fence may open before the value.
+    A marker in `strays` ends nothing: it is reported and dropped. With `fenced`, a code fence may open before the
+    value.
 
     >>> arguments, out = JsonArguments(MarkerSet(["<end>"])), []
     >>> arguments.read('{"dir": "/tmp"} and', 0, out), arguments.done
@@ -43,9 +43,9 @@ class JsonArguments:
         self._scanner = ValueScanner()
         self._in_value = False
         self._words = False
-        """Words, and no value yet: the white space between them is theirs."""
+        """Words before the value: white space between them belongs to them."""
         self._paused = False
-        """What comes next decides what this is."""
+        """More text is needed to decide what this is."""
 
     @property
     def in_string(self) -> bool:
@@ -78,7 +78,7 @@ class JsonArguments:
         start = _VALUE_STARTS.search(text, pos)
         stop = start.start() if start else len(text)
         if stop > pos:
-            # Words before the value: whoever mends the arguments decides about them.
+            # Words before the value are left to the argument repair.
             self._words = True
             out.append(CallDelta(text[pos:stop]))
         if start is None:
@@ -106,7 +106,7 @@ class JsonArguments:
         return stop + 1
 
     def _past_marker(self, text: str, pos: int, out: list[GrammarEvent]) -> int | None:
-        """Where to go on from here, if a marker is here, or may be; None when this is part of the arguments."""
+        """Where to continue if a marker is here, or may be; None if this is part of the arguments."""
         marker = self._markers.match(text, pos)
         if marker is not None and marker.group() in self._strays:
             out.append(Notice("stray_marker", marker.group()))

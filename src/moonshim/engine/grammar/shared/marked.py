@@ -1,8 +1,8 @@
-"""Formats that mark where a call begins, and write it as one value: text with such markers -> speech and calls.
+"""Formats that mark the start of a call and write it as one value: text with such markers -> text and calls.
 
-A family is its markers, what each of them means outside of calls (`_turn`), and its
-states. A state is a method that reads on from a place in the text and returns where it
-stopped; two are the same everywhere: outside of calls, and in a call that has begun.
+A family consists of its markers, their meaning outside of calls (`_turn`), and its states. A state is a method that
+reads from a position and returns where it stopped; two are shared by all families: outside of calls, and inside a
+call that has started.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOT_SPACE: Final = re.compile(r"\S")
 
 
 class CallReader(Protocol):
-    """Reads one call to its end, and tells that end. What proves to be no call is `failed`."""
+    """Reads one call to its end and reports that end. If it turns out not to be a call, it is `failed`."""
 
     @property
     def in_string(self) -> bool:
@@ -41,19 +41,18 @@ class CallReader(Protocol):
 
     @property
     def raw(self) -> str:
-        """All that was read, while it is not sure to be a call."""
+        """Everything read so far, while it is not certain to be a call."""
 
     def read(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Read on; where reading stopped. Before the end while not `done`: more of the rest decides what it is."""
+        """Continue; return where reading stopped. Before the end while not `done`: more text is needed."""
 
     def cut(self, rest: str, out: list[GrammarEvent]) -> str:
-        """The input is over: end the call, with this rest that was not read; what of the rest is only text."""
+        """End of input: end the call, given the unread rest; return the part of the rest that is only text."""
 
 
 class MarkedGrammar(ABC):
-    """Reads one text field. What is kept back as text is at most a marker less one character, or a call without
-    a marker while it may be none.
-    """
+    """Parses one text field. At most a marker less one character, or a possible call without a marker, is held back
+    as text."""
 
     __slots__ = (
         "_behind_call",
@@ -86,23 +85,23 @@ class MarkedGrammar(ABC):
         self._tags = tags
         self._markers = marker_set(*tags, *markers)
         self._opener = re.compile(re.escape(opener)) if opener is not None and channel == "text" else None
-        """What is a marker only where the answer begins."""
+        """A marker only at the start of the response."""
         self._state: State = OUTSIDE
         self._behind_call: State = behind_call or OUTSIDE
         self._call: CallReader | None = None
         self._is_bare = False
-        """No marker stood before what may be a call: if it is none, it was never anything but text."""
+        """There was no marker before the possible call: if it is not a call, it is ordinary text."""
         self._tag = ""
-        """The marker before what may be a call."""
+        """The marker before the possible call."""
         self._raw = ""
-        """What was read behind it, while it may be no call."""
+        """Text read after it, while it may not be a call."""
         self._held = ""
         self.tags_are_text = False
-        """Set when the host sends reasoning in a field of its own: `<think>` in the text is then only text."""
+        """Set when the host sends reasoning in its own field: `<think>` in the text is then ordinary text."""
 
     @property
     def held(self) -> str:
-        """Text that may still turn out to be (part of) a marker, or a call without one."""
+        """Text that may still become (part of) a marker, or a call without one."""
         if self._state is OUTSIDE:
             return self._held
         if not self._is_bare:
@@ -112,7 +111,7 @@ class MarkedGrammar(ABC):
     def feed(self, text: str) -> list[GrammarEvent]:
         out: list[GrammarEvent] = []
         if self._state is IN_CALL:
-            # The inside of a string is most of every long call, and takes the fast path.
+            # Most of a long call is the inside of strings, which takes the fast path.
             if '"' not in text and "\\" not in text and self._call is not None and self._call.in_string:
                 return [CallDelta(text)] if text else []
         elif self._state is OUTSIDE and self._is_plain(text):
@@ -125,7 +124,7 @@ class MarkedGrammar(ABC):
         return out
 
     def flush(self) -> list[GrammarEvent]:
-        """End of input: what looked like the start of a marker was only text; an open call is cut off."""
+        """End of input: the start of a marker was only text; an open call is cut off."""
         out: list[GrammarEvent] = []
         held, self._held = self._held, ""
         if self._state is IN_CALL and self._call is not None:
@@ -145,14 +144,14 @@ class MarkedGrammar(ABC):
 
     @abstractmethod
     def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
-        """A marker outside of any call decides what comes next; where to read on."""
+        """A marker outside of any call decides what comes next; return where to continue."""
 
     def _is_plain(self, text: str) -> bool:
-        """Whether this text, coming now, is said as it is."""
+        """Whether this text can be emitted unchanged."""
         speech = self._speech
         if self._held or speech.quiet or (speech.fresh and self._opener is not None):
             return False
-        # A loop, since `any` over a generator costs more than all of the rest.
+        # A loop, since `any` over a generator costs more than everything else here.
         for start in self._markers.starts:  # noqa: SIM110
             if start in text:
                 return False
@@ -165,7 +164,7 @@ class MarkedGrammar(ABC):
             if pos == len(text):
                 return pos
         if self._opener is not None and speech.fresh:
-            # White space before the answer is said, and does not begin it.
+            # White space before the response is emitted, but does not start it.
             found = _NOT_SPACE.search(text, pos)
             stop = found.start() if found else len(text)
             speech.emit(text[pos:stop], out)
@@ -185,14 +184,14 @@ class MarkedGrammar(ABC):
     # -- what may be a call ------------------------------------------------------------
 
     def _hold(self, text: str, pos: int) -> int:
-        """What comes next decides what this is."""
+        """More text is needed to decide what this is."""
         self._held = text[pos:]
         return len(text)
 
     def _keep(self, text: str, pos: int, stop: int, limit: int, out: list[GrammarEvent]) -> int:
-        """Read on what may be no call; over the limit it is none (the state is then `OUTSIDE`).
+        """Read on what may not be a call; above the limit it is none (the state is then `OUTSIDE`).
 
-        No more than the limit at once, so that what is found does not depend on the chunking.
+        Never past the limit in one step, so that the result does not depend on the chunking.
         """
         stop = max(pos, min(stop, pos + limit + 1 - len(self._raw)))
         self._raw += text[pos:stop]
@@ -201,13 +200,13 @@ class MarkedGrammar(ABC):
         return stop
 
     def _keep_space(self, text: str, pos: int, limit: int, out: list[GrammarEvent]) -> tuple[int, str]:
-        """Read on white space; where it ends, and the character there. None: the text is over, or this is no call."""
+        """Read white space; return its end and the character there. None: the text is over, or this is not a call."""
         found = _NOT_SPACE.search(text, pos)
         stop = self._keep(text, pos, found.start() if found else len(text), limit, out)
         return stop, found.group() if found is not None and self._state is not OUTSIDE else ""
 
     def _give_up(self, out: list[GrammarEvent], text: str = "") -> None:
-        """What was read, and this text, is no call: it is what the model wrote, so it is kept."""
+        """What was read, and this text, is not a call: it is kept as text."""
         text = self._raw + text
         if not self._is_bare and (told := self._tag + text):
             out.append(Notice("unreadable_call", told))
@@ -226,7 +225,7 @@ class MarkedGrammar(ABC):
         self._read_with(reader)
 
     def _begin_without_arguments(self, header: str, name: str, out: list[GrammarEvent]) -> None:
-        """A marker follows the name: a call all the same, unless no tool has that name."""
+        """A marker follows the name: still a call, unless no tool has that name."""
         if found := call_without_arguments(name, header, self._names, self._speech.channel):
             out += found
             self._end()
@@ -249,7 +248,7 @@ class MarkedGrammar(ABC):
         self._speech.pause()
 
     def _skip(self, text: str, pos: int, not_between: re.Pattern[str], out: list[GrammarEvent]) -> int:
-        """Behind a call: what may stand between it and the next one waits; where that ends."""
+        """After a call: hold what may separate it from the next one; return where that ends."""
         found = not_between.search(text, pos)
         stop = self._speech.skip(text, pos, found.start() if found else len(text), out)
         if not self._speech.quiet:

@@ -3,8 +3,8 @@
     object = "{" pair { "," pair } "}"
     pair   = '"name"' ":" string | ( '"arguments"' | '"parameters"' ) ":" value | string ":" value
 
-The keys may come in any order. Read too, since models write them: `{"type": "function",
-"function": {…}}`, the name under `function`, and doubled braces as some templates show them.
+The keys may come in any order. Also accepted, because models write them: `{"type": "function", "function": {…}}`, the
+name under `function`, and doubled braces, which some templates contain.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from moonshim.engine.wire.json_scanner import ValueScanner
 __all__ = ["EXTRA_LIMIT", "HOLD_LIMIT", "NamedObject"]
 
 HOLD_LIMIT: Final = 64 * 1024
-"""How much of an object waits for its name; over it, it is text."""
+"""Maximum size of an object that is held for its name; above it, it is text."""
 KEY_LIMIT: Final = 64
 NAME_LIMIT: Final = 256
 EXTRA_LIMIT: Final = 1024
-"""How much of what means nothing here is told at once."""
+"""Maximum size of one report about unknown content."""
 
 # What the next character belongs to.
 _KEY, _IN_KEY, _COLON, _VALUE, _IN_NAME, _IN_VALUE, _IN_WORD, _NEXT, _JUNK = range(9)
@@ -43,12 +43,11 @@ _HARMLESS: Final = frozenset({'"type": "function"'})
 
 
 class NamedObject:
-    """Reads one object; the call begins with its arguments, once its name is known.
+    """Reads one object; the call starts with its arguments, once its name is known.
 
-    Until then everything is kept in `raw`, so that what turns out to be no call can
-    go out as the text that it is. From then on nothing fails: what has no place is in a
-    `Notice`. With `bare` only an object that names one of these tools, before its
-    arguments, is a call, and anything else is known at its first wrong character.
+    Until then everything is kept in `raw`, so that it can be emitted as text if it is not a call. After that nothing
+    fails: misplaced content is reported in a `Notice`. With `bare`, only an object that names one of these tools
+    before its arguments is a call, and anything else is rejected at its first wrong character.
 
     >>> reader, out = NamedObject("text"), []
     >>> reader.read('{"name": "ls", "arguments": {"dir": "/tm', 0, out)
@@ -94,7 +93,7 @@ class NamedObject:
     ) -> None:
         self._channel: Channel = channel
         self._markers = markers
-        """What ends the call wherever it stands outside of a string."""
+        """Markers that end the call anywhere outside of a string."""
         self._names = names
         self._bare = bare
         self.done = False
@@ -104,40 +103,40 @@ class NamedObject:
         self._raw = TextPieces()
         self._size = 0
         self._piece = ""
-        """What has been read of a key or a name."""
+        """Text read so far of a key or a name."""
         self._escaped = False
         self._paused = False
         """The next characters may become a marker."""
         self._key: str | None = None
         self._kind = ""
-        """What the current value is: "arguments", arguments that are "held", or an "extra"."""
+        """The kind of the current value: "arguments", arguments that are "held", or an "extra"."""
         self._scanner = ValueScanner()
         self._name = ""
         self._wire_id = ""
         self._waiting: TextPieces | None = None
         self._extras: list[str] = []
-        """Fields that mean nothing here, told when the call begins."""
+        """Unknown fields, reported when the call starts."""
         self._pieces: list[str] = []
-        """What has been read of such a field, or of something else that has no place."""
+        """Text read so far of such a field, or of other misplaced content."""
         self._pieces_size = 0
         self._begun = False
         self._over = False
 
     @property
     def raw(self) -> str:
-        """All that was read, while it is not a call."""
+        """Everything read so far, while it is not a call."""
         return "" if self._begun else "".join(self._raw)
 
     @property
     def in_string(self) -> bool:
-        """Whether the next text grows a string of the arguments, up to a quote or a backslash."""
+        """Whether the next text, up to a quote or a backslash, continues a string of the arguments."""
         scanner = self._scanner
         return self._state == _IN_VALUE and self._kind == "arguments" and scanner.in_string and not scanner.escaped
 
     def read(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Read on; where reading stopped. Before the end while not `done`: the rest may become a marker."""
+        """Continue; return where reading stopped. Before the end while not `done`: the rest may become a marker."""
         start = pos
-        # Never over the limit in one go: where it is reached must not depend on the chunking.
+        # Never past the limit in one step: where it is reached must not depend on the chunking.
         end = len(text) if self._begun else min(len(text), pos + HOLD_LIMIT - self._size)
         while pos < end and not self.done:
             pos = self._step(text, pos, end, out)
@@ -154,7 +153,7 @@ class NamedObject:
         return pos
 
     def cut(self, rest: str, out: list[GrammarEvent]) -> str:
-        """The input is over: a call that began is cut off, unless its arguments are whole."""
+        """End of input: a started call is cut off, unless its arguments are complete."""
         if self._begun and not self.done:
             self._end(out, closed=self._over)
         return rest
@@ -229,7 +228,7 @@ class NamedObject:
                 self._state = _KEY
                 return pos + 1
         if self._bare is not None and not self._begun:
-            # Of a bare object nothing else is known to be harmless.
+            # In a bare object every other field is suspicious.
             if key != "type" or char != '"':
                 return self._wrong(pos)
             self._state, self._piece = _IN_NAME, ""
@@ -275,7 +274,7 @@ class NamedObject:
         if self._begun:
             self._end(out, closed=True)
         elif self._waiting is None and self._bare is None and not self._extras:
-            # With other fields nobody knows whether one of them was meant to be the arguments.
+            # Any of the other fields could have been meant as the arguments.
             out += (found := call_without_arguments(self._name, self._wire_id, self._names, self._channel))
             self.done, self.failed = True, not found
         else:
@@ -297,7 +296,7 @@ class NamedObject:
     def _read_string(
         self, text: str, pos: int, end: int, limit: int, allowed: DeclaredNames | None
     ) -> tuple[int, bool]:
-        """Read a string into the piece; where it stopped, and whether it ended."""
+        """Read a string into `_piece`; return where it stopped, and whether it ended."""
         while pos < end:
             if self._escaped:
                 found, stop = None, pos + 1
@@ -326,7 +325,7 @@ class NamedObject:
         if end == len(text):
             stop = scanner.scan(text, pos)
         else:
-            # A small piece each time: the text behind the limit is not to be copied with every value.
+            # In small pieces: the text after the limit must not be copied with every value.
             stop = pos + scanner.scan(text[pos : min(end, pos + _STEP)], 0)
         self._grow(text[pos:stop], out)
         if not scanner.inside:
@@ -346,7 +345,7 @@ class NamedObject:
         return stop
 
     def _at_angle(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """At a `<` outside of strings: a marker ends the call, anything else is part of what stands here."""
+        """At a `<` outside of strings: a marker ends the call, anything else is part of the current value."""
         if self._markers is not None:
             if self._markers.match(text, pos) is not None:
                 if self._begun:
@@ -384,10 +383,10 @@ class NamedObject:
             elif field not in _HARMLESS:
                 self._extras.append(field)
 
-    # -- what has no place -------------------------------------------------------------
+    # -- misplaced content -------------------------------------------------------------
 
     def _wrong(self, pos: int) -> int:
-        """Here stands what cannot: no call, or, in one that has begun, something to tell."""
+        """Invalid content: not a call, or, in a call that has started, something to report."""
         if not self._begun:
             self.done = self.failed = True
             return pos
@@ -412,7 +411,7 @@ class NamedObject:
         return stop
 
     def _add(self, text: str, out: list[GrammarEvent]) -> None:
-        """Collect it; once there is a call it is told in pieces, so that little waits."""
+        """Collect misplaced content; once there is a call it is reported in pieces, so that little is held."""
         self._pieces.append(text)
         self._pieces_size += len(text)
         if self._begun and self._pieces_size >= EXTRA_LIMIT:
@@ -436,7 +435,7 @@ class NamedObject:
 
 
 def _decode(inside: str) -> str:
-    """What a JSON string says; as it is written where it is no JSON."""
+    """The value of a JSON string; unchanged if it is not valid JSON."""
     try:
         return str(json.loads(f'"{inside}"')) if "\\" in inside else inside
     except ValueError:

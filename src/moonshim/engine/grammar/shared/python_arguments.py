@@ -1,9 +1,9 @@
-"""The keyword arguments of a Python call, piece by piece -> the text of one JSON object.
+"""Keyword arguments of a Python call, piece by piece -> JSON object text.
 
     arguments = [ name "=" value { "," name "=" value } ] ")"
     value     = string { string } | number | "True" | "False" | "None" | list | tuple | set | dict
 
-Tuples and sets become arrays, keys become strings. What is no literal becomes a string.
+Tuples and sets become arrays, keys become strings. A value that is not a literal becomes a string.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from moonshim.engine.values.text_pieces import TextPieces
 __all__ = ["HOLD_LIMIT", "PythonArguments"]
 
 HOLD_LIMIT: Final = 4096
-"""How much of a number or a word, and of the first key of a dict, is held; over it, it is a string (or no dict)."""
+"""Maximum size of a number, a word or the first key of a dict; above it, it is a string (or not a dict)."""
 
 # What the next character belongs to.
 _KEY, _EQUALS, _VALUE, _STRING, _STRING_ENDED, _BARE, _AFTER = range(7)
@@ -33,7 +33,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 class _Frame:
-    """A container that is open, or the call itself."""
+    """An open container, or the call itself."""
 
     __slots__ = ("count", "kind")
 
@@ -44,11 +44,11 @@ class _Frame:
 
 
 class PythonArguments:
-    """Writes one call's arguments. Strings and containers go out as they arrive, the rest when it is over.
+    """Writes one call's arguments. Strings and containers are emitted as they arrive, the rest when it is complete.
 
-    Nothing that came is left out: a value that is no literal becomes a string, and what
-    has no place is in a `Notice`. It begins behind `(` with the first key, and is `done`
-    behind `)`, or before the `]` of a list that forgot it.
+    Nothing is dropped: a value that is not a literal becomes a string, and misplaced content is reported in a
+    `Notice`. Reading starts after `(` with the first key, and is `done` after `)`, or before the `]` of a list that
+    lacks it.
 
     >>> arguments, out = PythonArguments(), []
     >>> arguments.read("a=(1, 2.5), b='it', c={'k': None})", 0, out), arguments.done
@@ -77,7 +77,7 @@ class PythonArguments:
     )
 
     in_string: Final = False
-    """What is in a string is written anew, so that no text passes at a glance."""
+    """Strings are re-encoded, so the fast path never applies."""
     failed: Final = False
     raw: Final = ""
 
@@ -93,18 +93,18 @@ class PythonArguments:
         self._bare_size = 0
         self._bare_quote = ""
         self._depth = 0
-        """Brackets that are open within a bare value."""
+        """Number of open brackets in a bare value."""
         self._rule = ""
-        """What is bare is no value, but has no place: under this rule it is told."""
+        """The rule under which misplaced bare content is reported."""
         self._spilled = False
         self._pending: list[str] | None = None
-        """What stands first behind `{`: a key, or the first of a set."""
+        """The first element after `{`: a key, or the first item of a set."""
         self._pending_size = 0
         self._buffer = TextPieces()
         self._paused = False
 
     def read(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Read on; where reading stopped. Before the end while not `done`: more of the rest decides what it is."""
+        """Continue; return where reading stopped. Before the end while not `done`: more text is needed."""
         while pos < len(text) and not self.done and not self._paused:
             match self._state:
                 case 3:
@@ -121,7 +121,7 @@ class PythonArguments:
         return pos
 
     def cut(self, rest: str, out: list[GrammarEvent]) -> str:
-        """The input is over, the arguments are not: what came is delivered, and nothing is added to it."""
+        """End of input within the arguments: emit what was received and add nothing."""
         if self._state == _STRING:
             self._emit(escape(rest))
         elif rest:
@@ -158,7 +158,7 @@ class PythonArguments:
             case 2:
                 return self._before_value(text, pos, out)
             case 4:
-                # Strings that stand side by side are one.
+                # Adjacent strings are one.
                 opening = _OPENING.match(text, pos)
                 if opening is not None:
                     return self._begin_string(opening)
@@ -216,7 +216,7 @@ class PythonArguments:
         return pos
 
     def _begin_element(self, *, container: bool = False) -> None:
-        """The next value of the innermost container begins."""
+        """The next value of the innermost container starts."""
         frame = self._stack[-1]
         if frame.kind == "brace":
             self._pending, self._pending_size = [], 0
@@ -258,7 +258,7 @@ class PythonArguments:
 
     @staticmethod
     def _is_key(frame: _Frame) -> bool:
-        """Whether the value that has begun is the key of a dict, or may be."""
+        """Whether the current value is, or may be, the key of a dict."""
         return frame.kind == "brace" or (frame.kind == "dict" and frame.count % 2 == 1)
 
     def _end_key(self, out: list[GrammarEvent]) -> None:
@@ -267,7 +267,7 @@ class PythonArguments:
         self._stack[-1].count += 1
 
     def _decide(self, bracket: str) -> None:
-        """What began with `{` is a dict or a set."""
+        """Decide whether what started with `{` is a dict or a set."""
         frame, text = self._stack[-1], "".join(self._pending or ())
         frame.kind, self._pending = ("dict" if bracket == "{" else "array"), None
         if bracket == "{" and not text.startswith('"'):
@@ -275,7 +275,7 @@ class PythonArguments:
         self._emit(bracket + text)
 
     def _close(self, pos: int) -> int:
-        """Brackets are counted, not matched: the text may be wrong, and where it ends must be known all the same."""
+        """Brackets are counted, not matched: the end must be found even in malformed text."""
         frame = self._stack[-1]
         if frame.kind == "brace" and frame.count:
             self._decide("[")
@@ -323,7 +323,7 @@ class PythonArguments:
         return stop + 1
 
     def _begin_bare(self, rule: str, raw: str) -> None:
-        """A number, a word, or (with a rule) something that has no place: up to the next comma or bracket."""
+        """A number, a word, or (with a rule) misplaced content: up to the next comma or bracket."""
         self._state, self._rule, self._spilled = _BARE, rule, False
         self._bare, self._bare_size = [raw], len(raw)
         self._bare_quote, self._depth = "", 0
@@ -337,7 +337,7 @@ class PythonArguments:
             return len(text)
         stop, char = found.start(), found.group()
         if char == "\\":
-            # The next character belongs to it, when it comes.
+            # The next character belongs to it, when it arrives.
             self._paused = stop + 1 == len(text)
             end = stop if self._paused else stop + 2
             self._take(text[pos:end], out)
@@ -394,7 +394,7 @@ class PythonArguments:
             else:
                 self._emit(word or f'"{escape(raw)}"')
 
-    # -- what goes out -----------------------------------------------------------------
+    # -- output -----------------------------------------------------------------
 
     def _emit(self, text: str) -> None:
         if self._pending is None:

@@ -1,4 +1,4 @@
-"""One bare Python value -> JSON, where it has a meaning there."""
+"""One bare Python value -> JSON, if it has an equivalent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ESCAPE: Final = re.compile(
     r"\\(?:(\r?\n)|([\\'\"abfnrtv])|([0-7]{1,3})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))"
 )
 UNFINISHED_ESCAPE: Final = re.compile(r"\\(?:\r|[0-7]{1,2}|x[0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7})?\Z")
-"""At the end of a text: more of it decides what it means."""
+"""At the end of a text: more text decides its meaning."""
 _NAMED: Final = {"\\": "\\\\", "'": "'", '"': '\\"', "a": "\\u0007", "b": "\\b", "f": "\\f", "n": "\\n"}
 _NAMED_TOO: Final = {"r": "\\r", "t": "\\t", "v": "\\u000b"}
 
@@ -25,12 +25,12 @@ _encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def escape(text: str) -> str:
-    """The inside of a JSON string; each character on its own, so that pieces can be joined."""
+    """The inside of a JSON string; each character separately, so that pieces can be concatenated."""
     return _encode(text)[1:-1]
 
 
 def json_of_word(word: str) -> str | None:
-    """A number or a constant as JSON writes it; None when it is neither.
+    """A number or a constant in JSON; None if it is neither.
 
     >>> json_of_word("True"), json_of_word("1_000"), json_of_word(".5"), json_of_word("0x1F"), json_of_word("x + 1")
     ('true', '1000', '0.5', '31', None)
@@ -52,7 +52,7 @@ def json_of_word(word: str) -> str | None:
 
 
 def json_of_escape(text: str, pos: int) -> tuple[int, str]:
-    """The escape at this backslash: where it ends, and the same in a JSON string.
+    """The escape at this backslash: its end, and its equivalent in a JSON string.
 
     An escape that Python does not know is a backslash.
     """
@@ -65,7 +65,7 @@ def json_of_escape(text: str, pos: int) -> tuple[int, str]:
     if named:
         return found.end(), _NAMED.get(named) or _NAMED_TOO[named]
     if four:
-        # As it is: two halves of a character are one in JSON, and in Python they were meant to be.
+        # Unchanged: two surrogates form one character in JSON, which is what the author meant.
         return found.end(), f"\\u{four}"
     code = int(octal, 8) if octal else int(two or eight, 16)
     if code > 0x10FFFF:

@@ -1,9 +1,8 @@
-"""Arguments that came as raw text, one value at a time -> the text of one JSON object, piece by piece.
+"""Arguments received as raw text, one value at a time -> JSON object text, piece by piece.
 
-A value has a set of kinds that it may be: "string", "number", "boolean", "null",
-"object", "array". Where a string is not among them the text is JSON, and becomes a
-string only if it turns out to be none. Where a string is among others, the others come
-first: a text that is JSON of such a kind is that JSON, and every other is a string.
+A value has a set of possible types: "string", "number", "boolean", "null", "object", "array". Without "string" the
+text is parsed as JSON, and becomes a string only if it is invalid. With "string" and other types, the others come
+first: text that is valid JSON of such a type is that JSON, all other text is a string.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ __all__ = [
 ]
 
 HOLD_LIMIT: Final = 64 * 1024
-"""How much of a value is held while nobody knows whether it is what its type says; over it, it is a string."""
+"""Maximum size of a value that is held until it is known whether it has its declared type; above it, it is a string."""
 SPACE_LIMIT: Final = 1024
-"""How much white space waits to learn whether anything follows it; more than that counts as text."""
+"""Maximum white space that is held until something follows it; more counts as text."""
 SCALAR_LIMIT: Final = 256
-"""Longest number, boolean or null that is looked for in a value that may be a string."""
+"""Longest number, boolean or null recognized in a value that may be a string."""
 
-# What the current value is: raw text, a value that waits for its end, JSON that streams, JSON that is over.
+# State of the current value: raw text, held until its end, streaming JSON, complete JSON.
 STRING, HELD, CONTAINER, AFTER = range(4)
 
 _WORDS: Final = {"boolean": ("true", "false"), "null": ("null",)}
@@ -48,7 +47,7 @@ _NUMBER_BEGINS: Final = re.compile(r"-?[0-9][0-9.eE+\-]*|-")
 _JSON_SPACE: Final = r"[ \t\r\n]{0,64}"
 _CONTAINERS: Final = {"{": "object", "[": "array"}
 _DECODED: Final[dict[type, str]] = {dict: "object", list: "array"}
-# A container streams when its first two characters cannot be anything else; it waits while they are not there.
+# A container streams once its first two characters are unambiguous; until then it is held.
 _STARTS: Final = {
     "object": re.compile(rf'{_JSON_SPACE}(?=\{{{_JSON_SPACE}["}}])'),
     "array": re.compile(rf'{_JSON_SPACE}(?=\[{_JSON_SPACE}["{{\[\]\-0-9tfn])'),
@@ -62,19 +61,18 @@ encode_string: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def escape(text: str) -> str:
-    """The inside of a JSON string; each character on its own, so that pieces can be joined."""
+    """The inside of a JSON string; each character separately, so that pieces can be concatenated."""
     return encode_string(text)[1:-1]
 
 
 class ValueWriter:
-    """Writes one call's arguments. Strings and containers go out as they arrive, the rest when it is over.
+    """Writes one call's arguments. Strings and containers are emitted as they arrive, the rest when it is complete.
 
-    Nothing that came is left out: a value that is not what its type says becomes a
-    string, and what follows a finished container is in a `Notice`.
+    Nothing is dropped: a value that does not have its declared type becomes a string, and content after a complete
+    container is reported in a `Notice`.
 
-    `rule` is the name under which a value that became a string is reported; with
-    `trims` one line break at each end of a value belongs to the format; with
-    `python_words` a boolean may be `True`, and null `None`.
+    `rule` is the rule under which a value that became a string is reported; with `trims`, one line break at each end
+    of a value belongs to the format; with `python_words`, a boolean may be `True`, and null `None`.
     """
 
     __slots__ = (
@@ -99,7 +97,7 @@ class ValueWriter:
         self.scanner = ValueScanner()
         self.trims = trims
         self.at_line = True
-        """Whether the value is at the beginning of a line."""
+        """Whether the value is at the start of a line."""
         self._rule = rule
         self._python_words = python_words
         self._body = ""
@@ -113,17 +111,17 @@ class ValueWriter:
 
     @property
     def empty(self) -> bool:
-        """Whether no argument has begun."""
+        """Whether no argument has started."""
         return not self._body
 
     def is_plain(self, text: str) -> bool:
-        """Whether this text, if no tag is in it, is the next piece of a string, and nothing else."""
+        """Whether this text, if it contains no tag, can only be the next piece of a string."""
         if self.phase != STRING:
             return False
         return not self.trims or not (self._first or self._tail or text[-1] == "\n")
 
     def begin(self, key: str, kinds: frozenset[str], out: list[GrammarEvent]) -> None:
-        # Arguments behind a whole object make a second one: whoever mends arguments knows what to do with two.
+        # Arguments after a complete object form a second one: the argument repair handles two.
         lead = ("{" if self._body != "arguments" else ", ") + encode_string(key) + ": "
         self._body, self._key, self._kinds = "arguments", key, kinds
         self._first, self._tail, self.at_line = self.trims, "", True
@@ -136,12 +134,12 @@ class ValueWriter:
             out.append(CallDelta(lead))
 
     def begin_object(self) -> None:
-        """All arguments come as one object, of which the `{` is next."""
+        """All arguments are one object, whose `{` is next."""
         self._body, self._key = "object", ""
         self.phase = CONTAINER
 
     def write(self, text: str, out: list[GrammarEvent]) -> None:
-        """This text belongs to the value, whatever it looks like."""
+        """Write text that belongs to the value, whatever it looks like."""
         if not text:
             return
         self.at_line = text.endswith("\n")
@@ -159,7 +157,7 @@ class ValueWriter:
                 self._keep_junk(text, out)
 
     def stream(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Read a container on from `pos`, up to a `<` outside of its strings, or its end, or the end of the text."""
+        """Read a container from `pos` up to a `<` outside of its strings, its end, or the end of the text."""
         stop = self.scanner.scan(text, pos)
         if not self.scanner.inside:
             self.phase = AFTER
@@ -168,7 +166,7 @@ class ValueWriter:
         return stop
 
     def end_value(self, out: list[GrammarEvent]) -> None:
-        """A tag says that the value is over."""
+        """A tag ends the value."""
         match self.phase:
             case 0:
                 out.append(CallDelta('"'))
@@ -181,7 +179,7 @@ class ValueWriter:
                 self._show_junk(out)
 
     def cut(self, out: list[GrammarEvent]) -> None:
-        """The input is over, the value is not: what came is delivered, and nothing is added to it."""
+        """End of input within the value: emit what was received and add nothing."""
         tail, self._tail = self._tail, ""
         if self.phase == STRING and tail:
             out.append(CallDelta(escape(tail)))
@@ -200,7 +198,7 @@ class ValueWriter:
                 out.append(CallDelta(raw))
 
     def end_call(self, out: list[GrammarEvent]) -> None:
-        """A tag says that the call is over: so is its object."""
+        """A tag ends the call, and with it its object."""
         if self._body in ("", "arguments"):
             out.append(CallDelta("}" if self._body else "{}"))
 
@@ -226,7 +224,7 @@ class ValueWriter:
                     self.phase = CONTAINER
                     stop = self.stream(raw, len(raw) - len(raw.lstrip()), out)
                     while stop < len(raw) and self.phase == CONTAINER:
-                        # No tag was seen here, so it is part of the container.
+                        # There was no tag here, so it is part of the container.
                         out.append(CallDelta("<"))
                         stop = self.stream(raw, stop + 1, out)
                     self.write(raw[stop:], out)
@@ -251,7 +249,7 @@ class ValueWriter:
         return any(kind in self._kinds and start.match(raw) for kind, start in _STARTS.items())
 
     def _may_begin(self, raw: str) -> bool:
-        """Whether this may still turn out to be JSON of one of the kinds."""
+        """Whether this may still become JSON of one of the types."""
         if any(kind in self._kinds and start.match(raw) for kind, start in _MAY_START.items()):
             return True
         if "string" not in self._kinds or len(raw) > SCALAR_LIMIT:
@@ -289,9 +287,9 @@ class ValueWriter:
         return value if strict or _DECODED.get(type(decoded)) in kinds else None
 
     def _may_be_json(self, value: str) -> bool:
-        """Whether what was cut off may stay as it is: the beginning of JSON."""
+        """Whether truncated text may stay as it is: the start of JSON."""
         if "string" in self._kinds:
-            # A word or a number that did not end may be the beginning of any text.
+            # An unfinished word or number may be the start of any text.
             return _CONTAINERS.get(value[:1], "") in self._kinds
         if any(kind in self._kinds and start.match(value) for kind, start in _MAY_START.items()):
             return True

@@ -1,4 +1,4 @@
-"""What is said outside of calls -> speech in its channel; white space there waits, until it is known to be text."""
+"""Text outside of calls -> text in its channel; white space is held until it is known to be text."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from moonshim.engine.grammar.protocol import Channel, GrammarEvent, Notice, Text
 __all__ = ["GAP_LIMIT", "SpeechBuffer"]
 
 GAP_LIMIT: Final = 1024
-"""How much white space may be between two markers."""
+"""Maximum white space between two markers."""
 
 _NOT_SPACE: Final = re.compile(r"\S")
 
 
 class SpeechBuffer:
-    """Knows the channel, and what white space means: before text it is text, before a marker it is nobody's.
+    """Tracks the channel and the meaning of white space: before text it is text, before a marker it is dropped.
 
-    Behind a marker white space waits (`quiet`) until it is known what follows, but no
-    more of it than `GAP_LIMIT`.
+    After a marker white space is held (`quiet`) until it is known what follows, up to `GAP_LIMIT`.
     """
 
     __slots__ = ("_base", "_gap", "_gap_size", "_words_open", "channel", "fresh", "last", "quiet")
@@ -28,18 +27,18 @@ class SpeechBuffer:
         self._base: Channel = channel
         self.channel: Channel = channel
         self.quiet = False
-        """Whether nothing but white space came since the last marker."""
+        """Whether there was only white space since the last marker."""
         self.fresh = True
-        """Whether nothing but white space has been said of the answer."""
+        """Whether the response has had only white space so far."""
         self.last = ""
-        """The last character that was said since the last marker."""
+        """The last character emitted since the last marker."""
         self._gap: list[str] = []
         self._gap_size = 0
         self._words_open = 0
-        """How many `<think>` were said as words and not ended yet."""
+        """Number of `<think>` emitted as text and not closed yet."""
 
     def emit(self, text: str, out: list[GrammarEvent]) -> None:
-        """White space before text is text after all."""
+        """Emit text; held white space before it is text after all."""
         if self._gap:
             text = "".join(self._gap) + text
             self.drop_gap()
@@ -51,21 +50,21 @@ class SpeechBuffer:
                 self.fresh = text.isspace()
 
     def pause(self) -> None:
-        """A marker came: white space before it is gone, and what comes now waits for what follows."""
+        """A marker: held white space is dropped, and new white space is held until it is known what follows."""
         self.quiet = True
         self.fresh = False
         self.last = ""
         self.drop_gap()
 
     def skip_space(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        """Keep white space for later; how far it was read."""
+        """Hold white space; return how far it was read."""
         found = _NOT_SPACE.search(text, pos)
         return self.skip(text, pos, found.start() if found else len(text), out)
 
     def skip(self, text: str, pos: int, stop: int, out: list[GrammarEvent]) -> int:
-        """White space, or a separator, that is only text if no call follows; how far it was read.
+        """Hold white space or a separator, which is text only if no call follows; return how far it was read.
 
-        No more than the limit at once, so that what is said does not depend on the chunking.
+        Never past the limit in one step, so that the result does not depend on the chunking.
         """
         stop = min(stop, pos + GAP_LIMIT + 1 - self._gap_size)
         if stop > pos:
@@ -76,7 +75,7 @@ class SpeechBuffer:
         return stop
 
     def drop_gap(self) -> None:
-        """The white space that waits is nobody's."""
+        """Drop the held white space."""
         self._gap.clear()
         self._gap_size = 0
 
@@ -94,7 +93,7 @@ class SpeechBuffer:
             self.fresh = True
 
     def think(self, kind: str, tag: str, out: list[GrammarEvent], *, as_words: bool) -> None:
-        """`<think>` moves what follows to the reasoning; where that has its own field, the tags are only words."""
+        """`<think>` moves what follows to the reasoning; if that has its own field, the tags are ordinary text."""
         if kind == "think" and as_words:
             self._words_open += 1
             self.emit(tag, out)

@@ -1,7 +1,7 @@
-"""Tags written as a row of parts -> a reader that finds them, and knows the beginning of one at the end of a text.
+"""Tags described as a sequence of parts -> a reader that finds them, and the start of one at the end of a text.
 
-Every tag begins with `<`. What stands at a place does not depend on what follows the
-text, except for "more": a tag that has only begun is waited for.
+Every tag starts with `<`. What is found at a position does not depend on later text, except for "more": an incomplete
+tag is waited for.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 NAME_LIMIT: Final = 256
-"""Longest name of a tool, or key of an argument, inside a tag."""
+"""Longest tool name or argument key in a tag."""
 MORE: Final = "more"
-"""The kind of what may still become a tag."""
+"""The kind of text that may still become a tag."""
 
 
 class TagPart(Struct, frozen=True):
-    """A piece of a tag: the pattern of all of it, and of what may still become it (which may be nothing at all)."""
+    """A piece of a tag: the pattern of all of it, and of text that may still become it (possibly empty)."""
 
     whole: str
     begun: str
@@ -48,7 +48,7 @@ def literal(text: str) -> TagPart:
 
 
 def space(most: int = 64) -> TagPart:
-    """White space, which may be missing."""
+    """Optional white space."""
     return TagPart(rf"\s{{0,{most}}}+", rf"\s{{0,{most}}}+")
 
 
@@ -70,7 +70,7 @@ def row(*parts: TagPart) -> TagPart:
 
 
 def attribute(name: str) -> TagPart:
-    """`name="value"`; the quotes may be single, or missing. The value is captured with them."""
+    """`name="value"`; the quotes may be single or missing. The value is captured including quotes."""
     double, single, bare = (rf'[^"<\n]{{0,{NAME_LIMIT}}}+', rf"[^'<\n]{{0,{NAME_LIMIT}}}+", r"""[^\s"'<>=]""")
     value = TagPart(
         rf"""("{double}"|'{single}'|{bare}{{1,{NAME_LIMIT}}}+)""",
@@ -80,9 +80,9 @@ def attribute(name: str) -> TagPart:
 
 
 class TagPattern(Struct, frozen=True):
-    """A kind of tag. With `follows` it is one only before that (white space may be between), or at the very end.
+    """A kind of tag. With `follows` it is a tag only before that (white space may separate them), or at the very end.
 
-    A `weak` tag is read where no other can be: it waits until the others are ruled out.
+    A `weak` tag is recognized only if no other tag can be: it waits until the others are ruled out.
     """
 
     kind: str
@@ -90,7 +90,7 @@ class TagPattern(Struct, frozen=True):
     follows: TagPart | None = None
     weak: bool = False
     at_end: bool = True
-    """Whether the end of the input will do instead of what must follow."""
+    """Whether the end of the input counts as what must follow."""
 
     @property
     def whole(self) -> str:
@@ -107,7 +107,7 @@ class TagPattern(Struct, frozen=True):
 
 
 class TagMatch(Struct, frozen=True, gc=False):
-    """A tag of this kind, or MORE, from `start` to `end`; `values` is what its parts captured."""
+    """A tag of this kind, or MORE, from `start` to `end`; `values` are the captures of its parts."""
 
     kind: str
     start: int
@@ -116,7 +116,7 @@ class TagMatch(Struct, frozen=True, gc=False):
 
 
 class TagSet:
-    """Finds the first of these tags. With `final` nothing follows the text, so that a tag need not wait.
+    """Finds the first of these tags. With `final` no text follows, so a tag need not wait.
 
     >>> tags = TagSet([TagPattern("call", row(literal("<f="), chars("a-z"), literal(">")))])
     >>> tags.find("a <b> <f=go>", 0), tags.find("a <f=g", 0), tags.find("a <f=1", 0)
@@ -141,7 +141,7 @@ class TagSet:
         return None
 
     def at(self, text: str, pos: int, *, final: bool = False) -> TagMatch | None:
-        """What stands at this place, if anything does."""
+        """The tag at this position, if any."""
         found = (self._final if final else self._match).match(text, pos)
         if found is None or found.end() == pos:
             return None
@@ -152,7 +152,7 @@ class TagSet:
 
 
 def _compile(patterns: list[tuple[str, str]]) -> tuple[re.Pattern[str], dict[int, tuple[str, range]]]:
-    """All in one, and by the group around each: its kind, and the groups inside that are its values."""
+    """One combined pattern; and, by the group around each: its kind, and the groups inside that are its values."""
     kinds, index = {}, 1
     for kind, pattern in patterns:
         after = index + re.compile(pattern).groups

@@ -1,11 +1,11 @@
-"""Formats that write a call as tags around raw text: text with such tags -> speech and calls.
+"""Formats that write a call as tags around raw text: text with such tags -> text and calls.
 
     section = open(section) { call } close(section)
     call    = open(call, name) ( { param } | object ) close(call)
     param   = open(param, key) value close(param)
 
-Which texts are these tags is a table (`TagFormat`) of each family. Every one of them has
-been seen missing, so no tag needs another: a call also ends where the next tag shows it.
+Each family lists its tags in a table (`TagFormat`). Models have omitted every one of them, so no tag requires another:
+a call also ends where the next tag implies it.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ THINK: Final = (TagPattern("think", literal("<think>")), TagPattern("/think", li
 
 _QUOTES: Final = ('"', "'")
 _SURELY_A_TAG: Final = 4
-"""Characters of a tag (`</pa`) after which, in a call that is cut off, it is no longer taken for text."""
+"""In a call that is cut off, this many characters of a tag (`</pa`) are no longer taken for text."""
 _NO_CALLS: Final = TagSet(THINK)
 
 
 class TagFormat(Struct, frozen=True):
-    """Which tags a family has at each place. Their kinds: section, call, param, each with its end; lost; think."""
+    """The tags of a family at each position. Kinds: section, call, param, each with its end; lost; think."""
 
     outside: TagSet
     inside: TagSet
-    """In a section, and right behind a call."""
+    """In a section, and directly after a call."""
     in_call: TagSet
     in_value: TagSet
-    """The value's own end, and tags that can only mean that it was lost."""
+    """The end of the value, and tags that can only mean that it was lost."""
     trims: bool = False
     """One line break at each end of a value belongs to the format."""
     objects: bool = False
     """A call may have one JSON object instead of params."""
     sections: bool = True
-    """Calls have a section around them, so that white space behind a call is not yet behind all of them."""
+    """Calls are wrapped in a section, so white space after a call is still inside it."""
 
 
 def tag_sets(
@@ -59,9 +59,9 @@ def tag_sets(
 
 
 class TaggedGrammar:
-    """Reads one text field. What is kept back as text is at most a tag that has not ended, with its name.
+    """Parses one text field. At most an unfinished tag, including its name, is held back as text.
 
-    Text between the params of a call is said at once: a `TextFound` may come while a call is open.
+    Text between the params of a call is emitted at once: a `TextFound` may come while a call is open.
     """
 
     __slots__ = (
@@ -88,19 +88,19 @@ class TaggedGrammar:
         self._in_value = False
         self._in_section = False
         self._lost = ""
-        """The marker of a section in which nothing has been read yet."""
+        """The marker of a section without any content yet."""
         self._name = ""
         self._held = ""
         self._writer = self._new_writer()
         self.tags_are_text = False
-        """Set when the host sends reasoning in a field of its own: `<think>` in the text is then only text."""
+        """Set when the host sends reasoning in its own field: `<think>` in the text is then ordinary text."""
 
     def _new_writer(self) -> ValueWriter:
         return ValueWriter(trims=self.format.trims, python_words=True)
 
     @property
     def held(self) -> str:
-        """Text that may still turn out to be (part of) a tag."""
+        """Text that may still become (part of) a tag."""
         return "" if self._calling else self._held
 
     def feed(self, text: str) -> list[GrammarEvent]:
@@ -117,9 +117,9 @@ class TaggedGrammar:
         return self._read(text, [], final=False)
 
     def flush(self) -> list[GrammarEvent]:
-        """End of input: what looked like the start of a tag was only text; an open call is cut off.
+        """End of input: the start of a tag was only text; an open call is cut off.
 
-        The channel stays: when another field interrupts this one, what comes later is still inside its wrapper.
+        The channel stays: when another field interrupts this one, later text is still inside its wrapper.
         """
         text, self._held = self._held, ""
         out = self._read(text, [], final=True)
@@ -161,7 +161,7 @@ class TaggedGrammar:
             if pos == len(text):
                 return pos
             if self._tags.at(text, pos, final=final) is None:
-                # Text, so that from here on other tags may be the ones that count.
+                # Text, so from here on other tags may apply.
                 self._emit_text(text[pos], out)
                 return pos + 1
         seen = self._tags.find(text, pos, final=final)
@@ -193,14 +193,14 @@ class TaggedGrammar:
     # -- tags --------------------------------------------------------------------------
 
     def _turn(self, seen: TagMatch, raw: str, out: list[GrammarEvent]) -> None:
-        """A tag that stands outside of any value decides what comes next."""
+        """A tag outside of any value decides what comes next."""
         if seen.kind in ("think", "/think"):
             self._speech.think(seen.kind, raw, out, as_words=self.tags_are_text)
         elif not (self._calling and self._turn_in_call(seen, raw, out)):
             self._turn_outside(seen, raw, out)
 
     def _turn_in_call(self, seen: TagMatch, raw: str, out: list[GrammarEvent]) -> bool:
-        """Whether the tag has its place in the call. Any other shows that the call is over."""
+        """Whether the tag belongs in the call. Any other tag shows that the call is over."""
         match seen.kind:
             case "param":
                 self._begin_value(seen, out)
@@ -245,7 +245,7 @@ class TaggedGrammar:
 
     def _begin_value(self, seen: TagMatch, out: list[GrammarEvent]) -> None:
         key = _unquote(seen.values[0])
-        # A format that says itself what is a string knows better than the schema.
+        # A format that marks strings itself knows better than the schema.
         said = _unquote(seen.values[1]) if len(seen.values) > 1 else ""
         kinds = STRING_ONLY if said == "true" else JSON_ONLY if said == "false" else self._kinds.of(self._name, key)
         self._writer.begin(key, kinds, out)
@@ -273,7 +273,7 @@ class TaggedGrammar:
             self._held = text[stop:]
             return len(text)
         if seen.kind == "param" and writer.trims and not writer.at_line:
-            # Where values stand on lines of their own, so does the next param.
+            # If values are on lines of their own, so is the next param.
             writer.write("<", out)
             return stop + 1
         writer.end_value(out)

@@ -425,7 +425,7 @@ class Rewrite:
         return names
 
     def _undeclared(self, out: Json, properties: Json, name: str, path: str, inside: frozenset[str]) -> None:
-        """Declare a required property; declaring it as `additionalProperties` changes nothing."""
+        """Declare a required property, with the schema of `additionalProperties`, which changes no meaning."""
         others = out.get("additionalProperties", True)
         if others is False or name in RESERVED:
             self._changed(path, f"{shortened(name)} is not required any longer, since it is not declared")
