@@ -1,4 +1,4 @@
-"""An agent on Kimi models: a provider that gets streaming tool calls right, and the loop on it. No terminal in here."""
+"""An agent on Kimi models: a provider with reliable streaming tool calls, and the agent loop. No terminal code."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +86,7 @@ _OLD_NAMES = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        # Nothing is loaded before it is used: whoever wants the values needs no HTTP client.
+        # Nothing is imported before it is used: the values alone need no HTTP client.
         from importlib import import_module
 
         if name in _OLD_NAMES:

@@ -1,4 +1,4 @@
-"""The events of one answer -> the message that the history keeps of it, whole or as far as it came."""
+"""The events of one response -> the message for the history, complete or as far as it came."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MessageAccumulator", "text_of"]
 
 
 class MessageAccumulator:
-    """The events of one answer, put together."""
+    """Collects the events of one response."""
 
     def __init__(self) -> None:
         self._assembler = Assembler()
@@ -35,11 +35,11 @@ class MessageAccumulator:
                 self.failure = event.message or event.code
 
     def message(self, history: Iterable[Message]) -> Message:
-        """The answer as the history keeps it: what was said, the calls and the reasoning, always all three.
+        """The response as stored in the history: text, calls and reasoning, always all three.
 
         Hosts refuse a call whose reasoning is missing ("thinking is enabled but reasoning_content is missing in
-        assistant tool call message"), and a model that does not see why it called goes astray. An identifier that a
-        former call has, which hosts do give, would make a result answer the wrong one.
+        assistant tool call message"), and a model that does not see why it made a call goes astray. Hosts also repeat
+        ids of earlier calls, which would attach a result to the wrong one, so repeated ids are replaced.
         """
         ids = CanonicalIds()
         for message in history:
@@ -55,17 +55,17 @@ class MessageAccumulator:
         return Message("assistant", tuple(parts))
 
     def cut_off(self, message: Message) -> frozenset[str]:
-        """The calls of the message whose arguments are not whole."""
+        """The calls of the message whose arguments are incomplete."""
         blocks = [index for index, _ in self._assembler.tool_calls()]
         calls = [part.id for part in message.parts if isinstance(part, ToolCall)]
         return frozenset(call for block, call in zip(blocks, calls, strict=True) if block in self._cut_off)
 
     def words(self) -> Message | None:
-        """What was said so far, without calls: nobody has run them, and the last one may be half."""
+        """The text so far, without calls: these have not been run, and the last one may be incomplete."""
         parts = tuple(part for part in self._assembler.message.parts if not isinstance(part, ToolCall))
         return Message("assistant", parts) if text_of(Message("assistant", parts)).strip() else None
 
 
 def text_of(message: Message) -> str:
-    """What is said in it, without thoughts and calls."""
+    """The text of a message, without reasoning and calls."""
     return "".join(part.text for part in message.parts if isinstance(part, Text))

@@ -1,4 +1,6 @@
-"""The calls of one answer -> their results: what can be run is run at once, and told in the order of the calls."""
+"""The calls of one response -> their results: run in parallel where possible, and reported in the order of the
+calls.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ _REPEATED: Final = (
 
 
 class ToolLimits(Struct, frozen=True):
-    """How many tools run at once, how long each may take, and how much of its result is told."""
+    """How many tools run at once, how long each may take, and how much of its result is reported."""
 
     parallel: int = 8
     seconds: float = 120.0
@@ -38,7 +40,7 @@ class ToolLimits(Struct, frozen=True):
 
 
 class CallsUnderWay:
-    """The calls of one answer. Each gets one result, whatever becomes of it."""
+    """The calls of one response. Each gets exactly one result, whatever happens."""
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class CallsUnderWay:
         cut_off: frozenset[str] = frozenset(),
         repeating: Repeating | None = None,
     ) -> None:
-        """`cut_off`: those whose arguments are not whole; `repeating` counts what comes again and again."""
+        """`cut_off`: those with incomplete arguments; `repeating` counts repeated calls."""
         self._calls = calls
         self._limits = limits
         self._results: dict[str, ToolResult] = {}
@@ -56,7 +58,7 @@ class CallsUnderWay:
         self._running: dict[asyncio.Task[ToolResult], ToolCall] = {}
         self._begun: set[str] = set()
         self.repeated_tool = "" if repeating is None else repeating.begin_round(calls)
-        """The name of a call that came once more although the model was told; then none is run."""
+        """Name of a call that was repeated despite a warning to the model; then none is run."""
         for call in calls:
             if self.repeated_tool:
                 found: Ready | ToolResult = failed_result(call, _NOT_RUN_REPEATING)
@@ -71,11 +73,11 @@ class CallsUnderWay:
 
     @property
     def results(self) -> list[tuple[ToolCall, ToolResult]]:
-        """Each call with its result, when all have one."""
+        """Each call with its result, once all have one."""
         return [(call, self._results[call.id]) for call in self._calls]
 
     async def ask_for(self, allow: Allow, stopping: Stopping) -> bool:
-        """Ask whether those that need it may be run, one after the other; whether the run is to end for it."""
+        """Ask for permission where calls need it, one after the other; return whether the run is to end."""
         waiting, self._ready = self._ready, deque()
         while waiting:
             ready = waiting.popleft()
@@ -93,7 +95,7 @@ class CallsUnderWay:
         return False
 
     async def run(self, stopping: Stopping) -> AsyncGenerator[ToolStarted | ToolEnded, None]:
-        """Run what is ready. A result is told as soon as all before it are."""
+        """Run what is ready. A result is reported as soon as all before it are."""
         seconds: dict[str, float] = {}
         clock = asyncio.get_running_loop().time
         untold = deque(self._calls)
@@ -122,7 +124,7 @@ class CallsUnderWay:
         self._begun.add(ready.call.id)
 
     def result_after_stop(self, call: ToolCall) -> ToolResult:
-        """The result of a call when nobody waits any longer: its own, if it has one."""
+        """The result of a call after the run was stopped: its own, if it has one."""
         for task, running in self._running.items():
             if running.id == call.id and task.done() and not task.cancelled() and task.exception() is None:
                 return task.result()

@@ -1,4 +1,4 @@
-"""What somebody waits for, and a wish to stop -> whichever comes first."""
+"""An awaitable and a request to stop -> whichever comes first."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """Somebody does not want this to go on."""
+    """A stop was requested."""
 
 
 class Stopping:
-    """Ends whatever is waited for when `stop` is called, without cancelling the task that waits."""
+    """Ends all waiting when `stop` is called, without cancelling the task that waits."""
 
     def __init__(self) -> None:
         self._wanted = False
         self._scope: asyncio.Timeout | None = None
 
     def stop(self) -> None:
-        """From now on nothing is waited for. To be called in the thread of the loop."""
+        """End current and future waits. Call it in the loop's thread."""
         if self._wanted:
-            return  # what is being ended already cannot be ended again
+            return  # a task that is already being ended cannot be ended again
         self._wanted = True
         if self._scope is not None:
             self._scope.reschedule(asyncio.get_running_loop().time())
@@ -35,7 +35,7 @@ class Stopping:
             raise Stopped
 
     async def wait_for(self, begin: Callable[[], Awaitable[T]]) -> T:
-        """What `begin()` gives, or `Stopped`."""
+        """The result of `begin()`, or `Stopped`."""
         self.check()
         scope = asyncio.timeout(None)
         try:

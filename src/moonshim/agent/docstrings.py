@@ -1,4 +1,4 @@
-"""A docstring -> what a tool does, and what each of its parameters means: Google's way, numpy's or Sphinx's."""
+"""A docstring -> a tool's description, and those of its parameters: in Google, numpy or Sphinx style."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SPHINX_TYPE: Final = re.compile(r":(?:type|rtype|vartype)\b")
 
 
 class Described(Struct, frozen=True):
-    """What a docstring says. The description is everything in it but the parameters."""
+    """A parsed docstring. The description is everything but the parameters."""
 
     description: str = ""
     parameters: dict[str, str] = {}
@@ -70,7 +70,7 @@ def _is_indented(lines: list[str], at: int) -> bool:
 
 
 def _end_of_block(lines: list[str], at: int) -> int:
-    """Behind the last line that is indented; blank lines at the end belong to nobody."""
+    """The index after the last indented line, without trailing blank lines."""
     end = at
     for number in range(at, len(lines)):
         if lines[number][:1].isspace():
@@ -81,7 +81,7 @@ def _end_of_block(lines: list[str], at: int) -> int:
 
 
 def _end_of_numpy(lines: list[str], at: int) -> int:
-    """The next section begins with a line that is underlined."""
+    """The next section starts with a line that is underlined."""
     return next((number for number in range(at, len(lines) - 1) if _UNDERLINE.fullmatch(lines[number + 1])), len(lines))
 
 

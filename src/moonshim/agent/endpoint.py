@@ -1,4 +1,4 @@
-"""An address, a model and what somebody chose -> where a request goes, how it is written, and what is never shown."""
+"""An address, a model and options -> where a request goes, how it is written, and which values are secret."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _SHORTEST_SECRET: Final = 4
 _KNOWN_TO_ALL: Final = frozenset(
     {"accept", "anthropic-beta", "anthropic-version", "http-referer", "user-agent", "x-title"}
 )
-"""Headers that hold no secret; hosts speak of what is in them."""
+"""Headers without secrets; hosts quote their values."""
 _KEYS_IN_ADDRESSES: Final = re.compile(r"key|auth|token|secret|sig", re.IGNORECASE)
-"""Not all that stands behind a question mark: errors speak of an `api-version`."""
+"""Query parameters that are not secrets: errors quote an `api-version`."""
 _UNSENDABLE: Final = re.compile(r"[^\t -~\x80-\xff]")
-"""What cannot stand in a header."""
+"""Characters that a header must not contain."""
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _GRAMMARS: Final[dict[ToolFormat, str]] = {
     "hermes": "hermes",
@@ -43,18 +43,18 @@ _GRAMMARS: Final[dict[ToolFormat, str]] = {
     "gemma": "gemma",
     "mistral": "mistral",
 }
-"""How calls in the text are read when a format was chosen, for models whose family says nothing about it."""
+"""How calls in text are parsed for a chosen format, for models whose family does not determine it."""
 _NO_NATIVE_TOOLS: Final[dict[str, Any]] = {
     "tool_name_pattern": None,
     "tool_name_limit": None,
     "tool_limit": None,
     "schema_flavour": None,
 }
-"""What a host wants of tools is of no concern where it is sent none."""
+"""A host's rules for tools do not matter when it is sent none."""
 
 
 class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
-    """One model at one host, as somebody described it. It prints as its address and model, without secrets."""
+    """One model at one host, as configured. Its repr shows the address and model, but no secrets."""
 
     base_url: str
     model: str
@@ -83,12 +83,12 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
                 raise InvalidInput(f"the header {name!r} cannot be sent as it is", field="headers")
         if not isinstance(self.timeouts, Timeouts):
             raise InvalidInput(f"timeouts must be Timeouts, not {type(self.timeouts).__name__}", field="timeouts")
-        self.profile  # noqa: B018 - found now, so that a wrong host or field is reported at once
+        self.profile  # noqa: B018 - evaluated now, so that a wrong host or field is reported at once
 
     def __repr__(self) -> str:
         return f"Destination({self.shown!r}, model={self.model!r})"
 
-    # -- what is spoken there --------------------------------------------------------
+    # -- protocol ------------------------------------------------------------------------
 
     @cached_property
     def _row(self) -> HostProfile:
@@ -97,15 +97,15 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def profile(self) -> HostProfile:
-        """The row of the host table, with what follows from the format."""
+        """The host profile, including what follows from the format."""
         return self._profile(self._format_overrides) if self._format_overrides else self._row
 
     @property
     def overrides(self) -> dict[str, Any]:
         """The fields of the host profile that are overridden here.
 
-        The dialect is among them always: a request with overrides is made right for its host whoever that is, and
-        ours is in no dialect yet.
+        The dialect is always among them: a request with overrides is adapted for any host, and ours is not in a dialect
+        yet.
         """
         return {"dialect": self.profile.dialect} | self._format_overrides | self.cells
 
@@ -128,20 +128,20 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
 
     def _format(self, dialect: str) -> ToolFormat:
         found = detect_tool_format(self.model, override=self.tool_format)
-        # What no name says anything about is OpenAI's form, or that of the other dialect.
+        # Names that reveal nothing use OpenAI's format, or that of the other dialect.
         return "anthropic" if found == "openai" and dialect == "anthropic" and not self.format_is_set else found
 
     @property
     def is_text(self) -> bool:
-        """Whether tools are described in the prompt, and calls read from the text."""
+        """Whether tools are described in the prompt, and calls parsed from the text."""
         return self.format in TEXT_FORMATS
 
     @cached_property
     def _format_overrides(self) -> dict[str, Any]:
-        """What follows for the row from a format that somebody chose; one that was found says what the row says.
+        """The overrides that follow from a chosen format; a detected format needs none.
 
-        How calls in the text look is a matter of the model's family: a Kimi writes Kimi's markers, whatever format is
-        set. Formats that are text are described in the prompt, so calls come back in them.
+        How calls in text look depends on the model's family: a Kimi writes Kimi's markers, whatever format is set. Text
+        formats are described in the prompt, so calls come back in them.
         """
         if not self.format_is_set:
             return {}
@@ -156,16 +156,16 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
             cells["grammar"] = _GRAMMARS[format]
         return cells | _NO_NATIVE_TOOLS if format in TEXT_FORMATS else cells
 
-    # -- where it is -----------------------------------------------------------------
+    # -- address -------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        """How people call it: the host, if it is known, or its address."""
+        """Display name: the host, if it is known, or its address."""
         return self.profile.host if self.profile.host != "generic" else origin_of(self.base_url)
 
     @property
     def shown(self) -> str:
-        """The address without a password and without what stands behind a question mark."""
+        """The address without password and query string."""
         return without_secrets(self.base_url)
 
     def call(self, body: dict[str, Any]) -> UpstreamRequest:
@@ -183,11 +183,12 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def secrets(self) -> tuple[str, ...]:
-        """What a host is sent, and must not be shown when it repeats it; the longest first: one may be in another."""
+        """Values that a host is sent and that must be masked if it echoes them; the longest first: one may contain
+        another."""
         texts = [(self.api_key or "").strip()]
         texts += [value for name, value in self.headers.items() if name.lower() not in _KNOWN_TO_ALL]
         for url in map(urlsplit, (self.base_url, self.proxy or "")):
-            # Some keys are the user name of an address, some one of the values behind its question mark.
+            # Some keys are the user name of an address, or a value in its query string.
             account = (url.username or "", url.password or "")
             texts += [*account, *map(unquote, account), url.query]
             texts += [value for name, value in parse_qsl(url.query) if _KEYS_IN_ADDRESSES.search(name)]

@@ -1,4 +1,4 @@
-"""What an agent does between the answers of its model, as values: they come between the engine's own events."""
+"""An agent's own events, as values: they come between the engine's events of each response."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ __all__ = [
 ]
 
 Ending: TypeAlias = Literal["answered", "rounds", "repeating", "failed", "cancelled", "refused"]
-"""Why a run is over: the model answered; too many rounds; the same call again and again; the host failed; somebody
-stopped it; somebody who was asked did not allow a call and wants to be asked nothing more."""
+"""Why a run ended: the model answered; too many rounds; the same call repeated; the host failed; it was cancelled;
+permission for a call was denied and the run was to end."""
 
 
 class RoundStarted(Struct, frozen=True):
-    """The model is asked; the first round is 1. The events of its answer follow."""
+    """The model is called; the first round is 1. The events of its response follow."""
 
     number: int
     model: str
 
 
 class ToolStarted(Struct, frozen=True):
-    """A tool is run. Those of one answer run at once, and begin in the order of their calls."""
+    """A tool is run. Those of one response run in parallel, and start in the order of their calls."""
 
     call: ToolCall
 
 
 class ToolEnded(Struct, frozen=True):
-    """A call has its result; told in the order of the calls, as soon as those before it have theirs.
+    """A call has its result; reported in the order of the calls, as soon as those before it have theirs.
 
-    A call that is not run (no such tool, wrong arguments, not allowed) has a result, too, and no `ToolStarted`.
+    A call that is not run (unknown tool, wrong arguments, not allowed) has a result too, but no `ToolStarted`.
     """
 
     call: ToolCall
@@ -57,23 +57,24 @@ class MessageSaved(Struct, frozen=True):
 
 
 class SaveFailed(Struct, frozen=True):
-    """The history's file cannot be written: the conversation goes on in memory. Told once, until that works again."""
+    """The history's file cannot be written: the conversation continues in memory. Reported once, until it works
+    again."""
 
     detail: str
 
 
 class RunEnded(Struct, frozen=True):
-    """The run is over; comes last, always. The history can be gone on from, whatever the reason."""
+    """The run is over; always the last event. The history can be continued, whatever the reason."""
 
     reason: Ending
     message: Message | None = None
-    """The last answer of the model, if there is one."""
+    """The last response of the model, if there is one."""
     detail: str = ""
-    """For a person: what failed, and what to do."""
+    """For people: what failed, and what to do."""
     usage: Usage | None = None
-    """Of all rounds of this run together, as far as the host counted."""
+    """Sum over all rounds of this run, as far as the host reported usage."""
 
 
 AgentEvent: TypeAlias = RoundStarted | ToolStarted | ToolEnded | MessageSaved | SaveFailed | RunEnded
 Step: TypeAlias = Event | AgentEvent
-"""Whatever `Agent.run_stream` gives."""
+"""Any event of `Agent.run_stream`."""

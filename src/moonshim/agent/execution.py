@@ -1,4 +1,4 @@
-"""A call of a tool -> its result, whatever the tool does: fail, hang, try to exit, or return anything at all."""
+"""A tool call -> its result, whatever the tool does: fail, hang, try to exit, or return anything at all."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["ALLOWED", "Allow", "Allowed", "Ready", "end_tasks", "failed_result",
 T = TypeVar("T")
 
 GRACE_SECONDS: Final = 3.0
-"""How long a tool that is stopped may take to clean up; after that it is left to itself."""
+"""How long a stopped tool may take to clean up; after that it is abandoned."""
 
 
 class Allowed(Struct, frozen=True):
-    """What somebody says who was asked whether a call may be run."""
+    """The answer to whether a call may be run."""
 
     run: bool
     reason: str = ""
-    """For the model, when it may not."""
+    """Reason for the model, if it may not."""
     stop: bool = False
-    """The whole run is to end: no other call of this answer is run or asked for."""
+    """End the whole run: no other call of this response is run or asked about."""
 
 
 ALLOWED: Final = Allowed(True)
@@ -41,7 +41,7 @@ Allow: TypeAlias = Callable[[AgentTool, ToolCall], Awaitable[Allowed]]
 
 
 class Ready(Struct, frozen=True):
-    """A call whose tool is known and whose arguments are right."""
+    """A call whose tool is known and whose arguments are valid."""
 
     call: ToolCall
     tool: AgentTool
@@ -50,14 +50,14 @@ class Ready(Struct, frozen=True):
 
 
 def failed_result(call: ToolCall, text: str) -> ToolResult:
-    """A result that says why there is none: the model reads it and can do something else."""
+    """A result with an error message: the model reads it and can do something else."""
     return ToolResult(call.id, call.name, (Text(text),), is_error=True)
 
 
 def look_up(call: ToolCall, tools: Mapping[str, AgentTool], *, is_whole: bool = True) -> Ready | ToolResult:
     """The call, ready to be run; or a result that says what is wrong with it."""
     if not is_whole:
-        # Half a command must never be run, even where the half happens to be JSON.
+        # A partial command must never be run, even if it happens to be valid JSON.
         return failed_result(
             call,
             "Error: the answer was cut off before the arguments of this call were whole. Nothing was run. "
@@ -75,9 +75,9 @@ def look_up(call: ToolCall, tools: Mapping[str, AgentTool], *, is_whole: bool = 
 
 
 async def run_ready(ready: Ready, *, timeout: float, limit: int) -> ToolResult:
-    """What the tool gives, within `timeout` seconds (0 or less: however long it takes), cut to `limit` characters.
+    """The tool's result, within `timeout` seconds (0 or less: no limit), cut to `limit` characters.
 
-    Cancelling this cancels the tool and waits for it, but not for ever.
+    Cancelling this cancels the tool and waits for it, but not forever.
     """
     call = ready.call
     task = asyncio.create_task(_call(ready), name=f"tool {call.name}")
@@ -101,7 +101,7 @@ async def run_ready(ready: Ready, *, timeout: float, limit: int) -> ToolResult:
     if error is None:
         try:
             return ToolResult(call.id, call.name, _parts(task.result(), limit))
-        except Exception as unreadable:  # the code of whatever was returned runs in there
+        except Exception as unreadable:  # converting the result runs its own code
             text = f"Error: {call.name} has finished, but its result cannot be written: {describe_error(unreadable)}"
             return failed_result(call, cut_middle(_sendable(text), limit))
     text = str(error) if isinstance(error, ToolFailed) else f"Error: {describe_error(error)}"
@@ -109,7 +109,7 @@ async def run_ready(ready: Ready, *, timeout: float, limit: int) -> ToolResult:
 
 
 _TASKS: Final[set[asyncio.Task[Any]]] = set()
-"""Tools that are running. An event loop holds its tasks weakly: an abandoned one could be collected before it ends."""
+"""Running tools. An event loop holds its tasks weakly: an abandoned one could be collected before it ends."""
 
 
 async def end_tasks(tasks: set[asyncio.Task[Any]]) -> None:
@@ -134,7 +134,7 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
         if not stubborn:
             runner.close()
         else:
-            # `Runner.close` would wait for them for ever.
+            # `Runner.close` would wait for them forever.
             names = ", ".join(sorted(task.get_name() for task in stubborn))
             warnings.warn(f"{names} did not stop when cancelled, and was abandoned", RuntimeWarning, stacklevel=3)
             for task in stubborn:
@@ -145,7 +145,7 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _retrieve_exception(task: asyncio.Task[Any]) -> None:
-    """A tool that was left to itself may fail later; nobody is to be told of it then."""
+    """Ignore the exception of an abandoned tool that fails later."""
     _TASKS.discard(task)
     if not task.cancelled():
         task.exception()
@@ -170,7 +170,7 @@ def _is_async(function: Any) -> bool:
 
 
 async def _in_thread(function: Callable[[], Any], name: str) -> Any:
-    """Like `asyncio.to_thread`, but a function that never returns does not keep the program from ending."""
+    """Like `asyncio.to_thread`, but a function that never returns does not keep the program from exiting."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
@@ -187,7 +187,7 @@ async def _in_thread(function: Callable[[], Any], name: str) -> Any:
             failure = error
         try:
             loop.call_soon_threadsafe(settle, result, failure)
-        except RuntimeError:  # the loop is closed: nobody waits any longer
+        except RuntimeError:  # the loop is closed: nothing waits for it any longer
             return
 
     threading.Thread(target=work, name=f"tool {name}", daemon=True).start()
@@ -198,7 +198,7 @@ async def _in_thread(function: Callable[[], Any], name: str) -> Any:
 
 
 def _parts(value: Any, limit: int) -> tuple[Text | Media, ...]:
-    """What a tool returned, as a model can read it.
+    """A tool's return value, in a form that a model can read.
 
     >>> _parts({"a": [1, None]}, 100)
     (Text(text='{"a":[1,null]}'),)
@@ -224,7 +224,7 @@ def _parts(value: Any, limit: int) -> tuple[Text | Media, ...]:
 
 
 def _sendable(text: str) -> str:
-    """Half a character, as file names have them that are no UTF-8, can be written in no request."""
+    """Replace lone surrogates, as in file names that are not UTF-8: they cannot be encoded in a request."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 

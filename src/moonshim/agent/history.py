@@ -1,4 +1,4 @@
-"""What was said, in the canonical form: in memory, and in a file that grows line by line and survives the process."""
+"""A conversation in canonical form: in memory, and in a file that grows line by line and survives the process."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from moonshim.engine.values.conversation import Message, ToolCall, ToolResult
 __all__ = ["History", "HistoryError", "HistoryFile", "HistoryInUse", "HistoryNotSaved", "read_history", "read_opening"]
 
 _NO_SYNC: Final = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
-"""What is said by things that cannot be made safe: pipes, devices, some network disks."""
+"""Errors of files that cannot be synced: pipes, devices, some network disks."""
 _LONGEST_OPENING: Final = 64 * 1024
 _NO_WAITING: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""A pipe to which nobody writes is not waited for."""
+"""Do not wait for a pipe that has no writer."""
 
 
 class HistoryInUse(HistoryError):
-    """Another process has this conversation open: what both write would get mixed."""
+    """Another process has this conversation open: both would write into it."""
 
     code = "history_in_use"
 
 
 class HistoryNotSaved(HistoryError):
-    """The file could not be written. The history in memory has everything, and the next line tries again for all."""
+    """The file could not be written. The history in memory is complete, and the next line retries all of them."""
 
     code = "history_not_kept"
 
 
 class History:
-    """A conversation in memory. System prompts are no part of it: those belong to whoever asks."""
+    """A conversation in memory. It does not contain system prompts: the caller supplies those."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._messages = list(messages)
@@ -59,7 +59,7 @@ class History:
 
     @property
     def model(self) -> str:
-        """Who answers since the last switch; empty before the first."""
+        """The model since the last switch; empty before the first."""
         return self._switched.model
 
     @property
@@ -75,14 +75,14 @@ class History:
         self._note(HistoryLine(message=message), lambda: self._messages.append(message))
 
     def undo(self) -> int:
-        """Take the last turn back, a person's words and all that came of them; how many messages that were."""
+        """Remove the last turn, the user's message and everything after it; return the number of messages."""
         count = len(self._messages) - self._last_turn()
         if count:
             self._take_back(count)
         return count
 
     def undo_answer(self) -> int:
-        """Take back all that came of the last words of a person."""
+        """Remove everything after the user's last message."""
         count = max(len(self._messages) - self._last_turn() - 1, 0)
         if count:
             self._take_back(count)
@@ -92,14 +92,14 @@ class History:
         self._note(HistoryLine(clear=True), self._messages.clear)
 
     def switched(self, model: str, provider: str = "", tool_format: str = "") -> None:
-        """From here on this model answers, with this tool format if one was set. Nothing else changes."""
+        """Use this model from here on, with this tool format if one was set. Nothing else changes."""
         switched = Switched(model, provider, tool_format)
         if switched != self._switched:
             self._note(HistoryLine(switched=switched), lambda: self._set_switched(switched))
 
     @property
     def unanswered(self) -> tuple[ToolCall, ...]:
-        """Calls at the end that have no result: hosts refuse a history that goes on without."""
+        """Calls at the end without results: hosts refuse a history that continues without them."""
         answered: set[str] = set()
         for message in reversed(self._messages):
             if message.role != "tool":
@@ -109,7 +109,7 @@ class History:
         return ()
 
     def _last_turn(self) -> int:
-        """Where it begins."""
+        """Index of its first message."""
         places = range(len(self._messages) - 1, -1, -1)
         return next((place for place in places if self._messages[place].role == "user"), 0)
 
@@ -123,17 +123,16 @@ class History:
         self._switched = switched
 
     def _note(self, line: HistoryLine, act: Callable[[], None]) -> None:
-        """Do it, and write down that it was done, if there is anywhere to write."""
+        """Do it, and record it, if there is a file."""
         act()
 
 
 class HistoryFile(History):
-    """A conversation that is in its file as soon as `add` returns, whatever becomes of the process or the machine.
+    """A conversation whose messages are on disk as soon as `add` returns, even if the process or the machine dies.
 
-    Make one with `create` or `open`. The file only grows: undo and clear are lines, too. Only its owner can read it. A
-    process that dies in the middle of a line leaves that line unfinished, and `open` leaves it out (`troubles` says
-    so). When the disk is full, `HistoryNotSaved` is raised, once; the messages are in memory, and are written as soon
-    as there is room.
+    Make one with `create` or `open`. The file only grows: undo and clear are lines, too. Only its owner can read it. If
+    a process dies in the middle of a line, `open` skips that line (and `troubles` says so). When the disk is full,
+    `HistoryNotSaved` is raised, once; the messages are in memory, and are written as soon as there is room.
     """
 
     def __init__(self, path: Path, descriptor: int, found: Conversation, clock: Callable[[], float]) -> None:
@@ -156,7 +155,7 @@ class HistoryFile(History):
     def create(
         cls, path: str | Path, about: Mapping[str, Any] | None = None, *, clock: Callable[[], float] = time.time
     ) -> HistoryFile:
-        """A new conversation; `about` is for the first line. One in which nothing is said leaves no file behind."""
+        """A new conversation; `about` is for the first line. An empty conversation leaves no file behind."""
         path = Path(path)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -171,7 +170,7 @@ class HistoryFile(History):
 
     @classmethod
     def open(cls, path: str | Path, *, clock: Callable[[], float] = time.time) -> HistoryFile:
-        """Go on with a conversation."""
+        """Continue a conversation."""
         path = Path(path)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | _NO_WAITING)
@@ -181,7 +180,7 @@ class HistoryFile(History):
             _check_ordinary(descriptor, path)
             _lock(descriptor, path)
             found = read_lines(_all_of(descriptor, path), str(path))
-            if found is None:  # the process that made it was stopped before its first line was whole
+            if found is None:  # the process that created it was stopped before its first line was complete
                 os.ftruncate(descriptor, 0)
             else:
                 os.ftruncate(descriptor, found.size)
@@ -217,11 +216,11 @@ class HistoryFile(History):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the file has everything."""
+        """Whether the file is complete."""
         return not any(line.strip() for line in self._pending)
 
     def copy_to(self, path: str | Path) -> HistoryFile:
-        """The same conversation in a new file, line for line, with the fields of others."""
+        """Copy the conversation to a new file, line for line, with its extra fields."""
         if not self._close.alive:
             raise HistoryError(f"{self.path} is closed")
         copy = HistoryFile.create(path, {key: value for key, value in self.about.items() if key not in _OWN})
@@ -236,7 +235,7 @@ class HistoryFile(History):
         return copy
 
     def close(self) -> None:
-        """Give the file free for others."""
+        """Release the file for other processes."""
         if self._close.alive:
             if self._is_new and not self._messages:
                 with contextlib.suppress(OSError):
@@ -277,11 +276,11 @@ class HistoryFile(History):
         self._pending, self._told = [], False
 
     def _cut(self) -> None:
-        """Take away what was written of a line that did not fit."""
+        """Remove a line that was written only in part."""
         try:
             os.ftruncate(self._descriptor, self._size)
         except OSError:
-            # Then it stays as a line of its own, which nobody can read, and does not spoil the next one.
+            # Then it stays as a line of its own, which cannot be read, but does not spoil the next one.
             if self._pending[0] != b"\n":
                 self._pending.insert(0, b"\n")
 
@@ -291,7 +290,7 @@ _OWN: Final = ("moonshim", "version", "id", "created")
 
 
 def read_history(path: str | Path) -> Conversation:
-    """What a conversation's file says, without opening it for writing: others may have it open."""
+    """Read a conversation's file without opening it for writing: another process may have it open."""
     path = Path(path)
     return read_lines(_read(path), str(path)) or Conversation()
 
@@ -318,7 +317,7 @@ def _read(path: Path, most: int | None = None) -> bytes:
 
 
 def _check_ordinary(descriptor: int, path: Path) -> None:
-    """A pipe never ends, and a device may have no end."""
+    """Refuse pipes and devices, which may have no end."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise HistoryError(f"{path} is no ordinary file")
 
@@ -340,7 +339,7 @@ def _all_of(descriptor: int, path: Path) -> bytes:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """All of it, and not only into the memory of the kernel."""
+    """Write everything, and sync it to disk."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
@@ -352,7 +351,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new name is only safe when its folder is."""
+    """A new file name is durable only once its folder is synced."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -364,11 +363,11 @@ def _sync_folder(folder: Path) -> None:
 def _lock(descriptor: int, path: Path) -> None:
     try:
         import fcntl
-    except ImportError:  # Windows has no such lock; two processes there have to look out for themselves
+    except ImportError:  # Windows has no such lock: there, concurrent processes are not detected
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise HistoryInUse(f"{path} is open in another process: close it there first") from None
     except OSError:
-        return  # a disk that knows no locks
+        return  # a file system without locks

@@ -1,12 +1,12 @@
-"""The lines of a conversation's file <-> what they say: first the version, then one line for each thing that happened.
+"""The lines of a conversation's file <-> their content: first the version, then one line per event.
 
     {"moonshim": "conversation", "version": 2, "id": "…", "created": 1763200000.0}
     {"switched": {"model": "kimi-k2.5", "provider": "moonshot"}, "at": 1763200000.0}
     {"message": {"role": "user", "parts": [{"type": "text", "text": "Hi"}]}, "at": 1763200000.1}
-    {"undo": 1}          the last message is taken back
+    {"undo": 1}          the last message is removed
     {"clear": true}      all of them are
 
-Fields that are not known here are for somebody else; they stay in the file, since no line is ever written anew.
+Unknown fields stay in the file, since lines are never rewritten.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _OPENING: Final = b'{"moonshim":'
 
 
 class HistoryError(MoonshimError):
-    """A conversation's file cannot be used; the text says why, and what to do."""
+    """A conversation's file cannot be used; the message says why, and what to do."""
 
     code = "history_unusable"
 
 
 class Switched(Struct, frozen=True, omit_defaults=True):
-    """From here on another model answers."""
+    """Another model answers from here on."""
 
     model: str = ""
     provider: str = ""
@@ -55,7 +55,7 @@ class Switched(Struct, frozen=True, omit_defaults=True):
 
 
 class HistoryLine(Struct, frozen=True, omit_defaults=True):
-    """One thing that happened: exactly one of the first four."""
+    """One event: exactly one of the first four."""
 
     message: Message | None = None
     undo: int | None = None
@@ -65,26 +65,26 @@ class HistoryLine(Struct, frozen=True, omit_defaults=True):
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """What a file says, read from its first line to its last."""
+    """The content of a file, read from its first line to its last."""
 
     about: dict[str, Any] = {}
-    """The first line, with fields of others."""
+    """The first line, with unknown fields."""
     messages: tuple[Message, ...] = ()
     switched: Switched = Switched()
-    """Who answers, at the end."""
+    """The model at the end."""
     troubles: tuple[str, ...] = ()
-    """What could not be read, in words."""
+    """Messages about what could not be read."""
     size: int = 0
-    """How many bytes are whole lines; what is behind them was being written when the process ended."""
+    """Number of bytes in complete lines; what follows was being written when the process ended."""
     ended: bool = True
-    """Whether the last of these lines has its line end."""
+    """Whether the last of these lines has its line ending."""
 
 
 _DECODER: Final = msgspec.json.Decoder(HistoryLine)
 
 
 def encode_opening(about: dict[str, Any]) -> bytes:
-    # What the file is stands first, and cannot be said otherwise.
+    # The type of the file comes first, and cannot be overridden.
     own = {"moonshim": _KIND, "version": VERSION}
     return _encode(own | about | own)
 
@@ -97,14 +97,14 @@ def _encode(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value) + b"\n"
     except (UnicodeEncodeError, OverflowError):
-        # Half a character has no bytes of its own and stays an escape; a number of any size is JSON, too.
+        # Lone surrogates have no encoding and stay escaped; integers of any size are valid JSON, too.
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"this cannot be kept in a file: {error}", field="message") from error
 
 
 def read_lines(data: bytes, whose: str) -> Conversation | None:
-    """What these bytes say; None where there is nothing yet, not even a whole first line."""
+    """Parse a file's content; None if there is nothing yet, not even a complete first line."""
     first, _, _ = data.partition(b"\n")
     about = decode_object(first)
     if about is None and b"\n" not in data and _OPENING.startswith(data[: len(_OPENING)]):
@@ -113,7 +113,7 @@ def read_lines(data: bytes, whose: str) -> Conversation | None:
     assert about is not None
     lines = data.split(b"\n")
     tail = lines.pop()
-    """Behind the last line end: nothing, or a line that was never ended."""
+    """After the last line ending: nothing, or an incomplete line."""
     reader, troubles = _Reader(), list[str]()
     for number, line in enumerate(lines[1:], start=2):
         if line.strip() and not reader.take(line):
@@ -146,7 +146,7 @@ def _check(about: dict[str, Any] | None, whose: str) -> None:
 
 
 class _Reader:
-    """Plays the lines again."""
+    """Replays the lines."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -179,7 +179,7 @@ def _decode(data: bytes) -> HistoryLine | None:
 
 
 def _with_role(line: dict[str, Any]) -> dict[str, Any]:
-    """A line of version 1, which says `speaker` instead of `role`, as this version writes it."""
+    """Convert a line of version 1, which has `speaker` instead of `role`."""
     message = line.get("message")
     if not isinstance(message, dict) or "speaker" not in message:
         return line

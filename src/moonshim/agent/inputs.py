@@ -1,4 +1,4 @@
-"""What people hand to a provider (messages, tools, choices, in several forms) -> canonical values."""
+"""A provider's arguments (messages, tools, choices, in several forms) -> canonical values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 @runtime_checkable
 class DeclaresTool(Protocol):
-    """Whatever has a name, a description and a JSON schema: the tools of an agent do."""
+    """Anything with a name, a description and a JSON schema, such as an agent's tools."""
 
     @property
     def name(self) -> str: ...
@@ -51,7 +51,7 @@ EFFORTS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def read_messages(given: Iterable[AnyMessage]) -> tuple[Message, ...]:
-    """Canonical messages, from such and from the dicts of the OpenAI API, also mixed.
+    """Canonical messages, from canonical ones and dicts of the OpenAI API, also mixed.
 
     >>> read_messages([{"role": "user", "content": "hi"}])[0].role
     'user'
@@ -87,7 +87,7 @@ def read_messages(given: Iterable[AnyMessage]) -> tuple[Message, ...]:
 
 
 def read_tools(given: Iterable[AnyTool]) -> tuple[Tool, ...]:
-    """Canonical tools. Two of one name cannot be told apart, and are refused."""
+    """Canonical tools. Two of the same name would be indistinguishable, and are refused."""
     tools: list[Tool] = []
     for place, one in enumerate(_check_list(given, "tools")):
         where = f"tools[{place}]"
@@ -108,7 +108,7 @@ def read_tools(given: Iterable[AnyTool]) -> tuple[Tool, ...]:
 
 
 def read_choice(given: ToolChoice | str | Mapping[str, Any] | None, tools: tuple[Tool, ...]) -> ToolChoice | None:
-    """Whether a tool has to be called: `auto`, `none`, `required`, the name of a tool, or what the OpenAI API takes.
+    """The tool choice: `auto`, `none`, `required`, the name of a tool, or a value of the OpenAI API.
 
     >>> read_choice("required", ()), read_choice("ls", (Tool("ls"),)).name
     (ToolChoice(mode='required', name=None, allowed=None), 'ls')
@@ -123,7 +123,7 @@ def read_choice(given: ToolChoice | str | Mapping[str, Any] | None, tools: tuple
 
 
 def read_thinking(given: Thinking | str | bool | None) -> Thinking:
-    """How much to think: `on`, `off`, or an effort (`low`, `high`, …); None: what the model does by itself.
+    """How much to think: `on`, `off`, or an effort (`low`, `high`, …); None: the model's default.
 
     >>> read_thinking("off"), read_thinking("high").effort
     (Thinking(enabled=False, effort=None, budget=None, keep=None), 'high')
@@ -147,9 +147,9 @@ def read_thinking(given: Thinking | str | bool | None) -> Thinking:
 
 
 def with_ids(messages: tuple[Message, ...], format: str) -> tuple[Message, ...]:
-    """The history with the identifiers that models of this tool format expect, made from their places alone.
+    """The history with ids that models of this tool format expect, derived from positions alone.
 
-    Those of the host that a call came from say nothing to another one, and its own models were trained on these.
+    The ids of the host that a call came from mean nothing to another host, and its models were trained on these.
     """
     mapper = tool_id_strategy(format).create_mapper(messages)
     out: list[Message] = []

@@ -1,6 +1,6 @@
-"""A person's words -> the steps of an agent: the model is asked, its calls are run, it is told, until it answers.
+"""A user's message -> the steps of an agent: call the model, run its tool calls, send the results, until it answers.
 
-Read `_rounds` first. Whatever happens, in `_settle` the history becomes one that can be gone on from.
+Read `_rounds` first. Whatever happens, `_settle` leaves a history that can be continued.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ __all__ = ["Agent", "AgentBusy", "AgentStopped", "Answers"]
 
 _LOST: Final = "Error: there is no result. The program ended while this tool was running, or before it was run."
 _SAYING_NOTHING: Final = 2
-"""So often in a row may a model answer with nothing, or with thoughts alone, before that is a failure. K2 does."""
+"""How often in a row a model may answer with nothing, or with reasoning alone, before it is a failure. K2 does."""
 _CLOSING_SECONDS: Final = 10.0
 _SUMMED: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 
 
 class AgentBusy(MoonshimError):
-    """The agent is in the middle of a run: one conversation goes one way at a time."""
+    """The agent is already running: a conversation has one run at a time."""
 
     code = "agent_busy"
 
 
 class AgentStopped(MoonshimError):
-    """There is no answer; `ended` says why. The history can be gone on from."""
+    """There is no answer; `ended` says why. The history can be continued."""
 
     code = "agent_stopped"
 
@@ -66,8 +66,8 @@ class Answers(Protocol):
 class Agent:
     """A conversation between a person, a model and tools.
 
-    However a run ends (an answer, a failure, a `stop`, a cancelled task, a consumer that goes away), the history has
-    no call without a result and no half message, and the next run goes on from there.
+    However a run ends (an answer, a failure, a `stop`, a cancelled task, a consumer that goes away), the history has no
+    call without a result and no partial message, and the next run continues from there.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class Agent:
         allow: Allow | None = None,
         result_limit: int = 100_000,
     ) -> None:
-        """`rounds`: how often the model is asked in one run (-1: no bound); `parallel`: how many tools run at once.
+        """`rounds`: maximum number of model calls in one run (-1: no limit); `parallel`: how many tools run at once.
 
-        `repeats`: how often the same call with the same arguments may give the same result in a row (0: no bound);
-        `allow` is asked before a tool with `asks` is run, one call after the other; without it, all are run.
+        `repeats`: how often the same call with the same arguments may give the same result in a row (0: no limit);
+        `allow` is called before a tool with `asks` is run, one call after the other; without it, all are run.
         `result_limit`: how many characters of a result the model gets.
         """
         _check_bound("rounds", rounds, -1 if rounds else 1)
@@ -109,7 +109,7 @@ class Agent:
         self._limits = ToolLimits(parallel=parallel, seconds=tool_timeout, characters=result_limit)
         self._turn: _Turn | None = None
         self._pending_steps: list[Step] = []
-        """What has to be told at the next opportunity."""
+        """Events to emit at the next opportunity."""
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Agent:
         return self._begin(message)
 
     def retry_stream(self) -> AsyncGenerator[Step, None]:
-        """Ask again: a turn that failed goes on where it stopped, one that was answered begins anew."""
+        """Try again: a turn that failed continues where it stopped, one that was answered starts over."""
         if not self.history.messages:
             raise InvalidInput("there is nothing to try again: the conversation is empty")
         return self._begin(None)
@@ -156,17 +156,17 @@ class Agent:
                 await close()
 
     def stop(self) -> None:
-        """End the run that is going on, if there is one: its last step is a `RunEnded` that says `cancelled`."""
+        """End the current run, if there is one: its last event is a `RunEnded` with reason `cancelled`."""
         if self._turn is not None:
             self._turn.stopping.stop()
 
     def switch(self, provider: Answers) -> None:
-        """Another model answers from the next round on. It gets the whole history, as it wants it."""
+        """Use another model from the next round on. It gets the whole history, adapted to it."""
         self.provider = provider
         self._pending_steps = self._note_switch(provider)
 
     def undo(self) -> int:
-        """Take the last turn back; how many messages that were."""
+        """Remove the last turn; return the number of messages."""
         if self._turn is not None:
             raise AgentBusy("the agent is running: stop it first")
         return self.history.undo()
@@ -197,8 +197,8 @@ class Agent:
             for step in last:
                 yield step
         finally:
-            # Somebody cancelled the task or went away. First what cannot be interrupted: then the history is right
-            # whatever comes next.
+            # The task was cancelled, or the consumer went away. First what cannot be interrupted: then the history is
+            # right whatever comes next.
             if self._turn is turn:
                 unsent = self._settle(turn)
                 self._pending_steps += [step for step in unsent if isinstance(step, SaveFailed)]
@@ -207,7 +207,7 @@ class Agent:
     async def _take_turn(self, turn: _Turn) -> None:
         former = self._turn
         if former is not None and former.generator() is None:
-            # Whoever left its `async for` is done with it; Python closes it a moment later.
+            # A consumer that left its `async for` is done with it; Python closes the generator a moment later.
             try:
                 await asyncio.wait_for(former.over.wait(), _CLOSING_SECONDS)
             except TimeoutError:
@@ -251,7 +251,7 @@ class Agent:
             message = answer.message(self.history.messages)
             calls = [part for part in message.parts if isinstance(part, ToolCall)]
             if not calls and not text_of(message).strip():
-                # Not kept: hosts refuse a history with an empty answer in it.
+                # Not stored: hosts refuse a history with an empty answer in it.
                 nothing += 1
                 if nothing < _SAYING_NOTHING and answer.reason != "length":
                     continue
@@ -298,7 +298,7 @@ class Agent:
         return [*system, *self.history.messages]
 
     async def _use_tools(self, turn: _Turn, calls: CallsUnderWay) -> AsyncGenerator[Step, None]:
-        """Run what can be run; every result is in the history before it is told."""
+        """Run what can be run; every result is in the history before it is reported."""
         turn.calls = calls
         if calls.repeated_tool:
             detail = f"The model called {calls.repeated_tool} again and again, with the same result."
@@ -314,7 +314,7 @@ class Agent:
     # -- the history -------------------------------------------------------------------------------------------------
 
     def _settle(self, turn: _Turn, lost: str | None = None) -> list[Step]:
-        """Make the history one that can be gone on from, without waiting: no half answer, no call without a result."""
+        """Make the history one that can be continued, without waiting: no partial answer, no call without a result."""
         steps: list[Step] = []
         answer, turn.answer = turn.answer, None
         if answer is not None and answer.failure is None and (said := answer.words()) is not None:
@@ -329,12 +329,12 @@ class Agent:
         return [*self._change_history(lambda: self.history.add(message)), MessageSaved(message)]
 
     def _note_switch(self, provider: Answers) -> list[Step]:
-        # Providers of others need not have tool formats.
+        # Other providers need not have tool formats.
         format = getattr(provider, "tool_format", "") if getattr(provider, "format_is_set", False) else ""
         return self._change_history(lambda: self.history.switched(provider.model, provider.name, format))
 
     def _change_history(self, act: Callable[[], object]) -> list[Step]:
-        """Change the history; what has to be told of its file."""
+        """Change the history; return the events about its file."""
         told, self._pending_steps = self._pending_steps, []
         try:
             act()
@@ -355,17 +355,17 @@ _CUT: Final = {
 
 
 class _Turn:
-    """What one run has under way."""
+    """The state of one run."""
 
     def __init__(self) -> None:
         self.generator: Callable[[], Any] = lambda: self
-        """Gives None once nobody reads the steps any longer."""
+        """Returns None once the events are no longer consumed."""
         self.over = asyncio.Event()
         self.stopping = Stopping()
         self.answer: MessageAccumulator | None = None
-        """The one that is being told."""
+        """The response that is being received."""
         self.said: Message | None = None
-        """The last one that is in the history."""
+        """The last response that is in the history."""
         self.calls = CallsUnderWay()
         self.usage: Usage | None = None
         self.ended: RunEnded | None = None

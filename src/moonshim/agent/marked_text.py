@@ -1,19 +1,19 @@
-"""The events of an answer <-> pieces of marked text, for people who pass strings around.
+"""The events of a response <-> pieces of marked text, for code that passes strings around.
 
-Each piece is one string, and begins with what it is:
+Each piece is one string, and starts with its type:
 
 | piece | what it is |
 |---|---|
-| `[REASONING]…` | more of what the model thinks |
-| `[SIGNATURE]{…}` | what the host wants back beside the reasoning before it: `signature`, `details`, `field` |
-| `[TOOL_CALLS][…]` | calls that are whole, as in the OpenAI API |
-| `[USAGE]{…}` | the answer is over: tokens as far as they are known, and `finish_reason` |
-| `[FAILED]{…}` | the answer broke off: `code`, `message`, `retryable`; calls that were not whole are not told |
-| `[TEXT]…` | text that itself begins with one of these words |
-| anything else | more of the answer's text, as it is |
+| `[REASONING]…` | more of the reasoning |
+| `[SIGNATURE]{…}` | what the host wants back with the preceding reasoning: `signature`, `details`, `field` |
+| `[TOOL_CALLS][…]` | complete calls, as in the OpenAI API |
+| `[USAGE]{…}` | end of the response: usage as far as it is known, and `finish_reason` |
+| `[FAILED]{…}` | the response broke off: `code`, `message`, `retryable`; incomplete calls are not included |
+| `[TEXT]…` | text that itself starts with one of these markers |
+| anything else | more of the text, verbatim |
 
-So the model's own `[TOOL_CALLS]` is never taken for a call: its piece begins with `[TEXT]`, and what stands behind
-that is text to its end. Pieces must be kept apart: joined to one string, nothing tells where reasoning ends.
+So the model's own `[TOOL_CALLS]` is never taken for a call: its piece starts with `[TEXT]`, and what follows
+is text to the end. Pieces must stay separate: in one joined string, the end of the reasoning is lost.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TOKENS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_t
 
 
 class _Call:
-    """A call that is being told."""
+    """A call whose events are arriving."""
 
     def __init__(self, opened: BlockOpened) -> None:
         self.opened, self.whole = opened, False
@@ -47,7 +47,7 @@ class _Call:
 
 
 class MarkedTextWriter:
-    """Events in, pieces out. Several answers may follow each other; what is no event of an answer is passed over."""
+    """Events in, pieces out. Several responses may follow each other; events that belong to no response are ignored."""
 
     def __init__(self) -> None:
         self._begin()
@@ -55,11 +55,11 @@ class MarkedTextWriter:
     def _begin(self) -> None:
         self._kinds: dict[int, str] = {}
         self._silent: set[int] = set()
-        """Blocks of reasoning that have said nothing yet."""
+        """Reasoning blocks without any text yet."""
         self._calls: dict[int, _Call] = {}
 
     def feed(self, event: object) -> list[str]:
-        """The pieces that tell this event."""
+        """The pieces for this event."""
         match event:
             case BlockOpened(kind="call"):
                 self._calls[event.index] = _Call(event)
@@ -99,7 +99,7 @@ class MarkedTextWriter:
         return [TEXT + text if text.startswith(MARKS) else text]
 
     def _write_reasoning(self, index: int) -> list[str]:
-        """A thought without words is a thought: hosts tell an empty one from none."""
+        """Empty reasoning is reported too: hosts distinguish it from none."""
         if index not in self._silent:
             return []
         self._silent.discard(index)
@@ -114,21 +114,21 @@ class MarkedTextWriter:
         return pieces
 
     def _write_calls(self) -> list[str]:
-        """Calls are told together, and before anything else is said."""
+        """Calls are written together, and before any other content."""
         whole = [call for call in self._calls.values() if call.whole]
         self._calls = {index: call for index, call in self._calls.items() if not call.whole}
         return [CALLS + _json([_entry(call) for call in whole])] if whole else []
 
 
 class MarkedTextReader:
-    """Pieces in, events out: the inverse of `MarkedTextWriter`. Text that follows text is one block."""
+    """Pieces in, events out: the inverse of `MarkedTextWriter`. Consecutive text is one block."""
 
     def __init__(self) -> None:
         self._next = 0
         self._open: tuple[int, str] | None = None
 
     def feed(self, piece: str) -> list[Event]:
-        """The events that this piece tells; `InvalidInput` where it is marked, and not what its mark says."""
+        """The events of this piece; `InvalidInput` if its content does not match its marker."""
         mark = next((mark for mark in MARKS if piece.startswith(mark)), "")
         rest = piece[len(mark) :]
         match mark:
@@ -150,7 +150,7 @@ class MarkedTextReader:
                 return [*self._end(), failed]
 
     def flush(self) -> list[Event]:
-        """No more pieces come."""
+        """End of the pieces."""
         return self._end()
 
     def _read_text(self, kind: Any, text: str) -> list[Event]:
@@ -206,7 +206,7 @@ def as_marked_text(events: Iterable[object]) -> Iterator[str]: ...
 
 
 def as_marked_text(events: Iterable[object] | AsyncIterable[object]) -> Iterator[str] | AsyncIterator[str]:
-    """The pieces that tell these events, as they come: of a provider, of an agent, or of a list.
+    """The pieces for these events, as they come: from a provider, an agent, or a list.
 
     >>> said = [BlockOpened(0, "text"), BlockDelta(0, "[USAGE] is a word"), BlockClosed(0), Finished("stop")]
     >>> list(as_marked_text(said))
@@ -228,14 +228,14 @@ async def _write_async(events: AsyncIterable[object]) -> AsyncIterator[str]:
             for piece in writer.feed(event):
                 yield piece
     finally:
-        # Whoever wants no more pieces wants no more events.
+        # A consumer that stops reading pieces needs no more events either.
         close = getattr(events, "aclose", None)
         if close is not None:
             await close()
 
 
 def parse_marked_text(pieces: Iterable[str]) -> Iterator[Event]:
-    """The events that these pieces tell; `InvalidInput` for a piece that is not what its mark says.
+    """The events of these pieces; `InvalidInput` for a piece whose content does not match its marker.
 
     >>> [type(event).__name__ for event in parse_marked_text(["[REASONING]Hm.", "Hello", '[USAGE]{}'])]
     ['BlockOpened', 'BlockDelta', 'BlockClosed', 'BlockOpened', 'BlockDelta', 'BlockClosed', 'Finished']

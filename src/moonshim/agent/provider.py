@@ -1,4 +1,4 @@
-"""Messages and tools -> the events of a model's answer, from any host, in any dialect and tool format of ours."""
+"""Messages and tools -> the events of a model's response, from any host, in any supported dialect and tool format."""
 
 from __future__ import annotations
 
@@ -55,11 +55,12 @@ _WRONG_VALUES: Final = (
     AssertionError,
 )
 LONGEST_WAIT: Final = 20.0
-"""Seconds. A host that wants a longer pause is not waited for: that is told as the failure it is."""
+"""Seconds. A host that asks for a longer delay is not waited for; its error is reported."""
 
 
 class AnswerFailed(UpstreamError):
-    """There is no whole answer. `failed` says why, `problem` has the host's words, `message` what there is of it."""
+    """There is no complete response. `failed` says why, `problem` has the host's words, `message` what there is
+    of it."""
 
     code = "answer_failed"
 
@@ -71,12 +72,12 @@ class AnswerFailed(UpstreamError):
 
 
 class Provider:
-    """One model at one host. It may be used by several tasks at once, and prints without secrets.
+    """One model at one host. Several tasks may use it at once, and its repr shows no secrets.
 
-    `base_url` is the host's usual address, and says which host it is and what is spoken there, unless `host` and
-    `dialect` do. `tool_format` (None: by the model's name) is how the model is told of tools: those that are text
-    (hermes, xml, llama) make an agent of a model that knows no tool calling. `thinking` is `on`, `off`, an effort, or
-    a `Thinking`. A host that fails before it has said anything is asked up to `attempts` times, never later.
+    `base_url` is the host's usual address, and determines the host and its dialect, unless `host` and `dialect` are
+    given. `tool_format` (None: by the model's name) is how the model is given tools: text formats (hermes, xml, llama)
+    make an agent of a model without tool calling. `thinking` is `on`, `off`, an effort, or a `Thinking`. A host that
+    fails before it has sent any of its response is retried, up to `attempts` attempts in all; never later.
 
     >>> provider = Provider("https://api.moonshot.ai/v1", model="kimi-k2.5", api_key="sk-secret", thinking="off")
     >>> provider
@@ -113,14 +114,13 @@ class Provider:
         random: Callable[[], float] = dice.random,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """Wrong arguments raise `InvalidInput`; nothing is asked yet.
+        """Wrong arguments raise `InvalidInput`; no request is sent yet.
 
-        `options` are what to mend (None: everything, for a Kimi); `cells` are fields of the host's profile that are
-        otherwise here (docs/hosts.md), `transformers` the chain of docs/transformers.md. `extra_body` is merged deeply
-        into every request, and wins over what would be sent. `upstream` is whoever asks
-        hosts already: it is not closed with this. Before a host is asked again, `sleep` waits for as long as it
-        says, or for a part of a second that `random` decides; what would take over `longest_wait` seconds is told as
-        the failure that it is.
+        `options` are what to repair (None: everything, for a Kimi); `cells` override fields of the host's profile
+        (docs/hosts.md), `transformers` is the chain of docs/transformers.md. `extra_body` is merged deeply into every
+        request, and overrides everything else. `upstream` is an existing HTTP client: it is not closed with this
+        provider. Before a retry, `sleep` waits for as long as the host asks, or for a part of a second that `random`
+        decides; if that exceeds `longest_wait` seconds, the failure is reported instead.
         """
         given = locals()
         self._given = {key: given[key] for key in _ARGUMENTS if key != "upstream"}
@@ -156,9 +156,9 @@ class Provider:
         self._sleep = sleep
         self._learned = LearnedFields()
         self.last: ExchangeResult = ExchangeResult()
-        """What the newest answer came to. Where several tasks ask at once, `result` of each stream has its own."""
+        """The result of the latest response. With several tasks, each stream's own `result` is the right one."""
 
-    # -- what it is ------------------------------------------------------------------
+    # -- properties ----------------------------------------------------------------------
 
     @property
     def model(self) -> str:
@@ -167,32 +167,32 @@ class Provider:
 
     @property
     def base_url(self) -> str:
-        """The host's address, as it was given."""
+        """The host's address, as given."""
         return self._destination.base_url
 
     @property
     def host(self) -> str:
-        """The row of the host table that holds."""
+        """The effective row of the host table."""
         return self._destination.profile.host
 
     @property
     def dialect(self) -> DialectName:
-        """What the host is spoken to in."""
+        """The host's dialect."""
         return self._destination.profile.dialect
 
     @property
     def tool_format(self) -> ToolFormat:
-        """How the model is told of tools."""
+        """The format in which the model is given tools."""
         return self._destination.format
 
     @property
     def format_is_set(self) -> bool:
-        """Whether somebody chose the tool format; otherwise it was found by the model's name."""
+        """Whether the tool format was set; otherwise it was detected from the model's name."""
         return self._destination.format_is_set
 
     @property
     def problem(self) -> Problem | None:
-        """Why the newest answer failed, if it did."""
+        """Why the latest response failed, if it did."""
         return self.last.problem
 
     def with_(self, **changes: Any) -> Provider:
@@ -215,7 +215,7 @@ class Provider:
     def __repr__(self) -> str:
         return f"Provider({self._destination.shown!r}, model={self.model!r})"
 
-    # -- asking ----------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------
 
     def stream_chat_with_tools(
         self,
@@ -224,11 +224,11 @@ class Provider:
         *,
         tool_choice: ToolChoice | str | Mapping[str, Any] | None = None,
     ) -> AnswerStream:
-        """The events of the model's answer, as they come; `Finished` or `Failed` comes last, once.
+        """The events of the model's response, as they come; exactly one `Finished` or `Failed` comes last.
 
-        `messages` are canonical values or the dicts of the OpenAI API, `tools` too. Reasoning in them is sent as the
-        host wants it, identifiers are made anew for it. Calls in the answer have canonical identifiers
-        (`hist_tool_*`) that no call of the history has. What cannot be sent raises `InvalidInput` at once.
+        `messages` are canonical values or dicts of the OpenAI API, `tools` too. Reasoning in them is sent in the host's
+        form, and ids are rewritten for it. Calls in the response have canonical ids (`hist_tool_*`) that no call of the
+        history has. Input that cannot be sent raises `InvalidInput` at once.
         """
         declared = read_tools(tools)
         history = read_messages(messages)
@@ -239,7 +239,8 @@ class Provider:
             prepared = self._prepare(history, declared, choice)
             call, known_ids = self._destination.call(prepared.body), frozenset(_ids_in(history))
         except _WRONG_VALUES as error:
-            # Python checks no hints: canonical values may hold anything, and dicts what is no JSON.
+            # Python does not check type hints: canonical values may hold anything, and dicts may hold values that are
+            # not JSON.
             raise InvalidInput(
                 f"messages or tools cannot be sent: {describe_error(error)}", field="messages"
             ) from error
@@ -276,7 +277,7 @@ class Provider:
         *,
         tool_choice: ToolChoice | str | Mapping[str, Any] | None = None,
     ) -> Message:
-        """The whole answer, for the history. `AnswerFailed` is raised where there is none."""
+        """The whole response, for the history. Raises `AnswerFailed` if there is none."""
         async with self.stream_chat_with_tools(messages, tools, tool_choice=tool_choice) as stream:
             async for event in stream:
                 if isinstance(event, Failed):
@@ -285,7 +286,7 @@ class Provider:
 
     @property
     def _place(self) -> tuple[str, str, str]:
-        """What is learned of a host holds for one address and model."""
+        """What is learned about a host applies to one address and model."""
         return self.base_url, self.model, self.dialect
 
     def _prepare(
@@ -300,7 +301,7 @@ class Provider:
         put: dict[str, Any] = {} if tools else {"tools": None}  # hosts refuse an empty list
         if destination.is_text:
             messages = as_text(messages, tools, destination.format, choice=choice)
-            # The plan has to know the tools, to read their calls; the host does not.
+            # The plan needs the tools to parse calls to them; the host does not.
             put = _NO_TOOLS
         request = Request(
             model=self.model,
@@ -328,10 +329,10 @@ class Provider:
         self.last = result
         self._learned.learn_reasoning_field(self._place, profile, result.reasoning_field)
 
-    # -- its connections -------------------------------------------------------------
+    # -- connections ---------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Drop the connections, also those of providers that `with_` made. Whoever asks again has new ones."""
+        """Close the connections, including those of providers made with `with_`. Later requests open new ones."""
         await self._connections.close()
 
     async def __aenter__(self) -> Self:
@@ -369,7 +370,7 @@ class _Connections:
         self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, UpstreamClient] = WeakKeyDictionary()
 
     def current(self) -> UpstreamClient:
-        """Those of the loop that runs, made when they are first wanted."""
+        """Those of the running loop, created on first use."""
         if self._given is not None:
             return self._given
         loop = asyncio.get_running_loop()
@@ -378,7 +379,7 @@ class _Connections:
         return self._made[loop]
 
     async def close(self) -> None:
-        """Drop those of the loop that runs, unless somebody else made them. Others end with their loops."""
+        """Close those of the running loop, unless the caller supplied them. Others end with their loops."""
         made = self._made.pop(asyncio.get_running_loop(), None)
         if made is not None:
             await made.close()

@@ -1,4 +1,4 @@
-"""The calls and results of each round -> the calls that come again and again and change nothing."""
+"""The calls and results of each round -> the calls that are repeated without effect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Repeating"]
 
 
 class Repeating:
-    """Counts in how many rounds in a row each call had the same result. A call whose result changes is polling."""
+    """Counts in how many consecutive rounds each call had the same result. A call whose result changes is polling."""
 
     def __init__(self, bound: int) -> None:
         self.bound = bound
@@ -20,7 +20,7 @@ class Repeating:
         self._results: dict[tuple[str, str], list[Any]] = {}
 
     def begin_round(self, calls: Sequence[ToolCall]) -> str:
-        """One more round. The name of a call that came again although the model was told; otherwise nothing."""
+        """Start a round. Returns the name of a call that was repeated despite a warning, if there is one."""
         names = {_call_key(call): call.name for call in calls}
         self._times = {what: self._times.get(what, 0) for what in names}
         return next((names[what] for what, times in self._times.items() if 0 < self.bound < times), "")
@@ -29,7 +29,7 @@ class Repeating:
         return 0 < self.bound <= self._times[_call_key(call)]
 
     def end_round(self, ended: Iterable[tuple[ToolCall, ToolResult]]) -> None:
-        """The results of the calls that `begin_round` got."""
+        """Record the results of the calls passed to `begin_round`."""
         results: dict[tuple[str, str], list[Any]] = {}
         for call, result in ended:
             results.setdefault(_call_key(call), []).append((result.parts, result.is_error))
@@ -41,7 +41,7 @@ class Repeating:
 
 
 def _call_key(call: ToolCall) -> tuple[str, str]:
-    """The same for calls that differ in blanks or in the order of their arguments only."""
+    """The same for calls that differ only in white space or in the order of their arguments."""
     try:
         return call.name, json.dumps(json.loads(call.arguments), sort_keys=True)
     except (ValueError, RecursionError):

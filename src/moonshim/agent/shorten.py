@@ -1,4 +1,4 @@
-"""Texts that are too long, and errors that may be anything -> what is told of them."""
+"""Long text, and arbitrary exceptions -> what is reported of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["cut_middle", "describe_error"]
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """At most `limit` characters of the text, half from either end: what failed is often told at the end.
+    """At most `limit` characters of the text, half from either end: the cause of a failure is often at the end.
 
     >>> cut_middle("0123456789", 4)
     '01\\n\\n… 6 characters are left out here …\\n\\n89'
@@ -22,7 +22,7 @@ def cut_middle(text: str, limit: int) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """An error as it is told, also where it cannot say itself what it is.
+    """Describe an exception, even one whose own message cannot be formatted.
 
     >>> describe_error(KeyError("a")), describe_error(ValueError())
     ("KeyError: 'a'", 'ValueError')

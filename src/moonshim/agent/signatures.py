@@ -1,4 +1,4 @@
-"""A function's signature -> the JSON schema of its arguments, and a reader that checks them against the hints."""
+"""A function's signature -> the JSON schema of its arguments, and a reader that checks them against the type hints."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ _NAMED: Final = ("properties", "$defs", "patternProperties")
 
 
 class ArgumentsInvalid(Exception):
-    """The arguments of a call cannot be used; the text says why, for the model that wrote them."""
+    """The arguments of a call cannot be used; the message says why, for the model that wrote them."""
 
 
 class Signature(Struct, frozen=True):
-    """What a function takes: `schema` for the model, `read` for what the model wrote."""
+    """A function's parameters: `schema` for the model, `read` for the model's arguments."""
 
     description: str
     schema: dict[str, Any]
     takes: type[Struct]
     positional: tuple[inspect.Parameter, ...] = ()
-    """Those that Python takes by their place alone."""
+    """Positional-only parameters."""
 
     def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
-        """What to call the function with, or `ArgumentsInvalid`."""
+        """The arguments to call the function with, or `ArgumentsInvalid`."""
         given = read_object(arguments)
-        # Not msgspec's own error alone: classes that people wrote check what they are made of, and raise what they
-        # like; half a character is told by another one.
+        # Not only msgspec's own error: user-defined classes validate their values and raise what they like, and lone
+        # surrogates raise another.
         try:
             taken = msgspec.convert(given, self.takes, dec_hook=_convert)
         except Exception as error:
             try:
-                # Models write "3" for 3 and 3.0 for 3: whatever has one meaning only is taken for that.
+                # Models write "3" for 3 and 3.0 for 3: anything unambiguous is accepted.
                 taken = msgspec.convert(given, self.takes, dec_hook=_convert, strict=False)
             except Exception:
                 raise ArgumentsInvalid(f"{_in_short(error)}. It takes {_summarize_schema(self.schema)}") from None
@@ -61,7 +61,7 @@ class Signature(Struct, frozen=True):
 
 
 def read_object(arguments: str) -> dict[str, Any]:
-    """The object that the text is. No text at all is an empty one: so K2 calls tools that take nothing."""
+    """Parse a JSON object. An empty string is an empty object: K2 calls tools without parameters that way."""
     if not arguments.strip():
         return {}
     given = decode_object(arguments.encode("utf-8", "surrogatepass"))
@@ -71,7 +71,7 @@ def read_object(arguments: str) -> dict[str, Any]:
 
 
 def _in_short(error: Exception) -> str:
-    """What is wrong. Some errors repeat the whole value, and some cannot be printed."""
+    """A short error message. Some errors repeat the whole value, and some cannot be formatted."""
     words = describe_error(error)
     said = words.partition(": ")[2] if isinstance(error, msgspec.ValidationError) else words
     return cut_middle(said, _LONGEST_ERROR)
@@ -86,7 +86,7 @@ def _why_not(arguments: str) -> str:
 
 
 def read_signature(function: Callable[..., Any], names: Mapping[str, Any] | None = None) -> Signature:
-    """What this function takes, from its hints and its docstring. `names`: what hints may mean besides its globals.
+    """A function's signature, from its hints and its docstring. `names`: what hints may refer to besides its globals.
 
     >>> def wait(seconds: float, why: str = "") -> None:
     ...     '''Do nothing for a while.
@@ -112,7 +112,7 @@ def read_signature(function: Callable[..., Any], names: Mapping[str, Any] | None
         schema = _schema_of(takes)
     except InvalidInput:
         raise
-    except Exception as error:  # msgspec has no one error for hints that it cannot follow
+    except Exception as error:  # msgspec has no single error for hints that it does not support
         why = str(error).splitlines()[-1]
         raise InvalidInput(f"the hints of {whose} cannot be told to a model: {why}", field="tools") from error
     for one in parameters:
@@ -151,17 +151,17 @@ def _docstring(function: Any) -> str | None:
 def _hints(function: Callable[..., Any], names: Mapping[str, Any], whose: str) -> dict[str, Any]:
     inner = inspect.unwrap(function)
     if not inspect.isroutine(inner):
-        inner = getattr(inner, "func", None) or type(inner).__call__  # a partial, or an object that can be called
+        inner = getattr(inner, "func", None) or type(inner).__call__  # a partial, or a callable object
     try:
         return get_type_hints(inner, localns={**names, **_closure_names(inner)}, include_extras=True)
     except TypeError:
         return {}
-    except Exception as error:  # a hint in quotes is code, and can fail in any way
+    except Exception as error:  # a quoted hint is code, and can fail in any way
         raise InvalidInput(f"a hint of {whose} cannot be read: {error}", field="tools") from error
 
 
 def _closure_names(function: Any) -> dict[str, Any]:
-    """What a function inside another one knows from there."""
+    """The names that a nested function sees in its enclosing ones."""
     try:
         return dict(inspect.getclosurevars(function).nonlocals)
     except (TypeError, ValueError):
@@ -169,13 +169,13 @@ def _closure_names(function: Any) -> dict[str, Any]:
 
 
 def _or_none(hint: Any) -> Any:
-    """`x: int = None` is common, and its author means that nothing may be given."""
+    """`x: int = None` is common, and means that None is allowed."""
     plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     return hint if plain is Any or type(None) in get_args(plain) else hint | None
 
 
 def _hint_description(hint: Any) -> str | None:
-    """`Annotated[str, "what it means"]`, or something with a description, such as pydantic's `Field`."""
+    """`Annotated[str, "what it means"]`, or an object with a description, such as pydantic's `Field`."""
     if get_origin(hint) is not Annotated:
         return None
     for extra in get_args(hint)[1:]:
@@ -228,7 +228,7 @@ def _is_pydantic(kind: Any) -> bool:
 
 
 def _pydantic_schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Its own definitions go to the root, under names that nobody else has: there its references look for them."""
+    """Its own definitions move to the root, under unique names: that is where its references point."""
     own = f"{kind.__name__}."
     schema: dict[str, Any] = kind.model_json_schema(ref_template=f"#/$defs/{own}{{model}}")
     for name, definition in schema.pop("$defs", {}).items():
@@ -238,7 +238,7 @@ def _pydantic_schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drop_titles(schema: Any) -> None:
-    """A title says what the name of the property says already, and every token of it is paid for in each round."""
+    """A title repeats the property's name, and its tokens are paid for in every round."""
     todo = [schema]
     while todo:
         one = todo.pop()
@@ -254,7 +254,7 @@ def _drop_titles(schema: Any) -> None:
 
 
 def _convert(kind: type, value: Any) -> Any:
-    """A value of a kind that msgspec does not know."""
+    """Convert a value of a type that msgspec does not know."""
     if issubclass(kind, PurePath):
         if not isinstance(value, str):
             raise ValueError(f"Expected `str`, got `{type(value).__name__}`")
@@ -274,7 +274,7 @@ def _pydantic_error_text(error: ValueError) -> str:
 
 
 def _summarize_schema(schema: dict[str, Any]) -> str:
-    """What the tool takes, in short: the model has the schema."""
+    """A summary of the parameters: the model has the schema."""
     required = schema.get("required", [])
     optional = [name for name in schema["properties"] if name not in required]
     told = [f"{word}: {', '.join(names)}" for word, names in (("required", required), ("optional", optional)) if names]

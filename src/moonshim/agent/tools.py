@@ -1,4 +1,4 @@
-"""A Python function -> a tool that a model can call: its schema, and how what the model wrote becomes a call."""
+"""A Python function -> a tool that a model can call: its schema, and how the model's arguments are read."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 class ToolFailed(MoonshimError):
-    """A tool could not do what it was called for; the model gets the text as it is."""
+    """A tool could not do its job; the model gets the message verbatim."""
 
     code = "tool_failed"
 
 
 class AgentTool(Struct, frozen=True, kw_only=True):
-    """A tool with the function behind it. It is called like that function, too.
+    """A tool with its function. It can be called like that function, too.
 
-    One that is made by hand, from a schema that came from elsewhere, has no `signature`: its function gets whatever
-    the model wrote, as named arguments.
+    A tool made by hand, from an external schema, has no `signature`: its function gets whatever the model wrote, as
+    keyword arguments.
     """
 
     name: str
@@ -38,9 +38,9 @@ class AgentTool(Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
     function: Callable[..., Any]
     timeout: float | None = None
-    """Seconds; None: what the agent has for all; 0 or less: as long as it takes."""
+    """Seconds; None: the agent's default; 0 or less: no limit."""
     asks: bool = False
-    """Somebody has to allow each call."""
+    """Each call needs permission."""
     signature: Signature | None = None
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -52,7 +52,7 @@ class AgentTool(Struct, frozen=True, kw_only=True):
         return Tool(self.name, self.description, self.parameters)
 
     def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
-        """What to call the function with; `ArgumentsInvalid` says what is wrong with the text."""
+        """The arguments to call the function with; `ArgumentsInvalid` says what is wrong."""
         return ([], read_object(arguments)) if self.signature is None else self.signature.read(arguments)
 
 
@@ -75,7 +75,7 @@ def tool(
     timeout: float | None = None,
     asks: bool = False,
 ) -> AgentTool | Callable[[Callable[..., Any]], AgentTool]:
-    """Make a tool of a function, async or not: its schema comes from the hints and the docstring.
+    """Make a tool of a function, async or not: its schema comes from the type hints and the docstring.
 
     >>> @tool
     ... def add(a: int, b: int = 1) -> int:
@@ -84,7 +84,7 @@ def tool(
     >>> add.name, add.description, add.parameters["required"], add(2, 3)
     ('add', 'Add two numbers.', ['a'], 5)
     """
-    known = dict(sys._getframe(1).f_locals)  # hints may name classes of the function that this one is made in
+    known = dict(sys._getframe(1).f_locals)  # hints may refer to classes local to the enclosing function
 
     def decorate(inner: Callable[..., Any]) -> AgentTool:
         whole = _name_of(inner) if name is None else name
@@ -116,7 +116,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def tools_by_name(tools: Iterable[AgentTool | Callable[..., Any]]) -> dict[str, AgentTool]:
-    """The tools under their names. Plain functions become tools; a name that comes twice is a mistake."""
+    """The tools by name. Plain functions become tools; duplicate names are an error."""
     found: dict[str, AgentTool] = {}
     for given in tools:
         one = given if isinstance(given, AgentTool) else tool(given)

@@ -1,4 +1,4 @@
-"""A folder -> the tools with which an agent works in it: bash, read_file, write_file, edit_file, glob, grep."""
+"""A folder -> the tools for an agent that works in it: bash, read_file, write_file, edit_file, glob, grep."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def toolbox(
     files, search = Files(place, output_limit), Search(place, output_limit, hidden=hidden)
     shell = Shell(place, seconds=seconds, most_seconds=most_seconds, output_limit=output_limit, hidden=hidden)
     return [
-        # The shell keeps the time itself, so that what was said until then is not lost.
+        # The shell enforces the timeout itself, so that output up to then is not lost.
         tool(asks=True, timeout=0)(shell.bash),
         tool(files.read_file),
         tool(asks=True)(files.write_file),

@@ -1,4 +1,4 @@
-"""Calls of read_file, write_file and edit_file -> what happens to the files of a folder."""
+"""Calls of read_file, write_file and edit_file -> changes to the files of a folder."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Files:
             raise ToolFailed("Error: old_string and new_string are the same.")
         file = read_text_file(found, path)
         if file.is_crlf or (old_string not in file.text and file.line_end == "\r\n"):
-            # Models write a line end as \n, whatever the file has; also where only the new text has one.
+            # Models write line endings as \n, whatever the file has; also where only the new text has one.
             old_string, new_string = (re.sub("\r?\n", "\r\n", text) for text in (old_string, new_string))
         places = _places(file.text, old_string)
         if not places:
@@ -109,7 +109,7 @@ class Files:
 
 
 def _lines_of(path: Path, shown: str) -> tuple[Iterable[str], str]:
-    """The lines of a file, and a word on how they were read."""
+    """The lines of a file, and a note on how they were read."""
     try:
         large = path.stat().st_size > LARGEST
     except OSError as error:
@@ -123,7 +123,7 @@ def _lines_of(path: Path, shown: str) -> tuple[Iterable[str], str]:
 
 
 def _stream_lines(path: Path, shown: str) -> Iterator[str]:
-    """Line by line, of which each is read only so far: a file may be one line of a gigabyte."""
+    """Line by line, reading only the beginning of each: a file may be one line of a gigabyte."""
     try:
         with path.open("rb") as file:
             if looks_binary(file.peek(LOOKED_AT)):
@@ -159,7 +159,7 @@ def _line_at(text: str, place: int) -> int:
 
 
 def _alike(text: str, wanted: str) -> str:
-    """Where the text is but for its blanks: what models get wrong most."""
+    """Where the text matches apart from white space: what models get wrong most."""
     first = next((line.strip() for line in wanted.splitlines() if line.strip()), "")
     if not first:
         return " It must be there exactly, with every blank."

@@ -13,14 +13,15 @@ __all__ = ["WorkingFolder"]
 
 
 class WorkingFolder:
-    """Where an agent works. What `find` gives is inside of it, links followed, unless `outside` is allowed."""
+    """The folder that an agent works in. `find` returns paths inside it, links resolved, unless `outside` is
+    allowed."""
 
     def __init__(self, root: str | Path, *, outside: bool = False) -> None:
         self.root = Path(os.path.realpath(Path(root).expanduser()))
         self.outside = outside
 
     def find(self, path: str) -> Path:
-        """The place that this path means, which need not exist; its links are resolved."""
+        """The absolute path, with links resolved; it need not exist."""
         if "\0" in path:
             raise ToolFailed("Error: a path cannot have a NUL character in it.")
         if not path.strip():
@@ -45,7 +46,7 @@ class WorkingFolder:
         return str(path.relative_to(self.root)) if self.has(path) else str(path)
 
     def mode_of(self, found: Path, path: str) -> int | None:
-        """What is there; None: nothing."""
+        """The file mode; None: there is nothing."""
         try:
             return found.stat().st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -54,7 +55,7 @@ class WorkingFolder:
             raise ToolFailed(f"Error: {path} cannot be used: {error.strerror}.") from error
 
     def find_file(self, path: str) -> Path:
-        """A file that exists: no folder, no pipe, no device."""
+        """An existing regular file, not a folder, pipe or device."""
         found = self.find(path)
         mode = self.mode_of(found, path)
         if mode is None:

@@ -22,8 +22,8 @@ def environment_without(hidden: Collection[str]) -> dict[str, str]:
 def erase_from_proc(names: Collection[str]) -> None:
     """Blank the values of these variables in /proc/self/environ (Linux); `os.environ` keeps them.
 
-    That file shows the memory in which the kernel once put the environment, whatever `os.environ` has become since,
-    and every program of the same user can read it: also the commands that a model thinks of.
+    That file shows the memory in which the kernel once put the environment, whatever `os.environ` has become since, and
+    every program of the same user can read it, including commands from a model.
     """
     if sys.platform != "linux" or not names:
         return
@@ -42,7 +42,7 @@ def erase_from_proc(names: Collection[str]) -> None:
         spelt = os.fsdecode(name)
         if equals and spelt in names:
             if spelt in os.environ:
-                os.putenv(spelt, os.environ[spelt])  # C code gets a copy that is elsewhere
+                os.putenv(spelt, os.environ[spelt])  # C code gets a copy at another address
             ctypes.memset(at + len(name) + 1, 0, len(value))
         at += len(entry) + 1
 
@@ -50,7 +50,7 @@ def erase_from_proc(names: Collection[str]) -> None:
 def forbid_inspection() -> None:
     """Keep other processes of the same user from reading the memory and the environment of this one (Linux).
 
-    This also turns core dumps off. Nothing keeps out root, or whoever has CAP_SYS_PTRACE.
+    This also turns core dumps off. It does not keep out root, or processes with CAP_SYS_PTRACE.
     """
     if sys.platform == "linux":
         try:

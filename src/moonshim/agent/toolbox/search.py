@@ -1,4 +1,4 @@
-"""Calls of glob and grep -> the files and lines of a folder that fit, bounded in number, size and time."""
+"""Calls of glob and grep -> the matching files and lines of a folder, bounded in number, size and time."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["Search"]
 
 _MOST_FILES: Final = 1000
 _LOOKED_AT: Final = 500_000
-"""How many files glob looks at before it gives up."""
+"""How many files glob examines before it gives up."""
 _MOST_LINES: Final = 500
 _MOST_CONTEXT: Final = 10
 _LONGEST_PATTERN: Final = 1000
-"""Characters of a pattern for names: what it costs to read one grows with the square of them."""
+"""Characters of a glob pattern: the cost of parsing one grows with their square."""
 _SECONDS: Final = 30.0
 _LONGEST_ANSWER: Final = 64 * 1024
 """Bytes of a line that the search process writes."""
 
 
 class Search:
-    """Looks through one folder. `.git` and its like are left out."""
+    """Searches one folder, without `.git` and the like."""
 
     def __init__(
         self, folder: WorkingFolder, limit: int, seconds: float = _SECONDS, *, hidden: Collection[str] = ()
@@ -130,10 +130,10 @@ class Search:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-            await process.stdout.read()  # what was under way: only then is the pipe closed
+            await process.stdout.read()  # pending writes first: only then is the pipe closed
 
     async def _read(self, stream: asyncio.StreamReader, lines: list[str]) -> str:
-        """Fills the lines as they are found; a word on what is missing."""
+        """Collects lines as they are found; returns a note on what is missing."""
         hits, size, last = 0, 0, ("", 0)
         async for data in stream:
             found = json.loads(data)

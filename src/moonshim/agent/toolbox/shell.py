@@ -1,4 +1,4 @@
-"""A call of bash -> what the command printed and how it ended, with nothing of it left running."""
+"""A call of bash -> the command's output and how it ended, with nothing of it left running."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["MOST_SECONDS", "Shell"]
 
 MOST_SECONDS: Final = 600.0
 _GRACE: Final = 1.0
-"""Seconds between the polite signal and the other one: git takes its lock away when it is asked to go."""
+"""Seconds between SIGTERM and SIGKILL: git removes its lock when it is terminated."""
 _LAST_WORDS: Final = 1.0
-"""How long output is waited for once the command has ended and everything of it was told to go."""
+"""How long to wait for output after the command has ended and its processes were told to end."""
 _MARK: Final = "MOONSHIM_COMMAND"
-"""In the environment of everything that a command starts, so that it is found again."""
+"""Set in the environment of everything that a command starts, to find it again."""
 _QUIET: Final = {
     "TERM": "dumb",
     "NO_COLOR": "1",
@@ -37,19 +37,19 @@ _QUIET: Final = {
     "GIT_TERMINAL_PROMPT": "0",
     "DEBIAN_FRONTEND": "noninteractive",
 }
-"""Nobody is there to answer questions or to see colours."""
+"""There is no one to answer questions or to see colours."""
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
 class CompletedCommand(Struct, frozen=True):
-    """How a command went. `code` is None when it was stopped."""
+    """How a command ended. `code` is None if it was stopped."""
 
     output: str
     code: int | None
 
 
 class Shell:
-    """Runs commands in a folder, each in a process group of its own. None of them outlives its call."""
+    """Runs commands in a folder, each in its own process group. None of them outlives its call."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Shell:
         """
         if "\0" in command:
             raise ToolFailed("Error: a command cannot have a NUL character in it.")
-        # Not `timeout <= 0`: a model may write "nan", which is neither less nor more than anything.
+        # Not `timeout <= 0`: a model may write "nan", which compares false with everything.
         seconds = timeout if timeout is not None and timeout > 0 else self._seconds
         seconds = min(seconds, self._most_seconds)
         ran = await self._run(command, seconds)
@@ -94,7 +94,7 @@ class Shell:
         loop = asyncio.get_running_loop()
         mark = uuid.uuid4().hex
         reading, writing = os.pipe()
-        # A pipe of our own: whoever escapes the group may hold it open for ever, and then it is simply left.
+        # Our own pipe: a process that escapes the group may hold it open forever, and then it is simply abandoned.
         transport, said = await loop.connect_read_pipe(lambda: _Output(self._limit), os.fdopen(reading, "rb", 0))
         try:
             try:
@@ -119,7 +119,7 @@ class Shell:
                 _signal_group(process.pid, signal.SIGKILL)
             return CompletedCommand(_clean(said.text()), code)
         finally:
-            # Also when the start itself was cancelled: the shell is gone then, but what it started need not be.
+            # Also when the start itself was cancelled: the shell is gone then, but its children may not be.
             _kill_marked(mark)
             transport.close()
 
@@ -128,7 +128,7 @@ class Shell:
 
 
 async def _wait_for_exit(process: asyncio.subprocess.Process, seconds: float) -> int | None:
-    """Its exit code; None if it had to be stopped. Whatever happens, its group does not go on."""
+    """Its exit code; None if it had to be stopped. Either way, its group does not keep running."""
     code: int | None = None
     try:
         async with asyncio.timeout(seconds):
@@ -136,7 +136,7 @@ async def _wait_for_exit(process: asyncio.subprocess.Process, seconds: float) ->
     except TimeoutError:
         pass
     finally:
-        # The group may live on without the shell that led it.
+        # The group may outlive the shell that led it.
         _signal_group(process.pid, signal.SIGTERM)
         if code is None:
             try:
@@ -167,7 +167,7 @@ def _signal_group(group: int, number: int) -> None:
 
 
 def _kill_marked(mark: str) -> None:
-    """Those that left the group: on Linux they are known by their environment, elsewhere they get away."""
+    """Kill processes that left the group: on Linux they are recognised by their environment, elsewhere they escape."""
     if sys.platform != "linux":
         return
     wanted = f"{_MARK}={mark}".encode()
@@ -179,7 +179,7 @@ def _kill_marked(mark: str) -> None:
 
 
 class _Output(asyncio.Protocol):
-    """What comes out of a pipe: the beginning and the end of it, and how much there was between."""
+    """Output of a pipe: its beginning and its end, and how much there was between."""
 
     def __init__(self, limit: int) -> None:
         self._head_size = (limit + 1) // 2
@@ -215,7 +215,7 @@ class _Output(asyncio.Protocol):
 
 
 def _clean(text: str) -> str:
-    """Without colours, and without what a progress bar has written over.
+    """Without colours, and without what a progress bar has overwritten.
 
     >>> _clean("10%\\r50%\\r100%\\n\\x1b[31mred\\x1b[0m\\r\\n")
     '100%\\nred'

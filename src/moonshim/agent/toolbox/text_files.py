@@ -1,4 +1,4 @@
-"""The bytes of a file <-> its text, with the encoding, the mark and the line ends that it has."""
+"""The bytes of a file <-> its text, with its encoding, byte order mark and line endings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moonshim.agent.tools import ToolFailed
 __all__ = ["LARGEST", "LOOKED_AT", "TextFile", "looks_binary", "read_text_file", "write_bytes"]
 
 LARGEST: Final = 10 * 2**20
-"""Bytes of a file that is edited, or read whole."""
+"""Maximum size of a file that is edited, or read whole."""
 LOOKED_AT: Final = 8192
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -26,16 +26,16 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-"""Longer marks first: that of UTF-32 begins with that of UTF-16."""
+"""Longer marks first: that of UTF-32 starts with that of UTF-16."""
 
 
 class TextFile(Struct, frozen=True):
-    """A text and how it is written in its file: what is not changed stays as it was, to the byte."""
+    """A text and how it is encoded in its file: what is not changed stays the same, to the byte."""
 
     text: str
     encoding: str = "utf-8"
     mark: bytes = b""
-    """The byte order mark that the file begins with."""
+    """The byte order mark at the start of the file."""
 
     @property
     def line_end(self) -> str:
@@ -43,7 +43,7 @@ class TextFile(Struct, frozen=True):
 
     @property
     def is_crlf(self) -> bool:
-        """Whether every line ends so; in a file of both kinds nobody knows which is meant."""
+        """Whether every line ends with CRLF; in a file with both kinds, the intended one is unknown."""
         return "\r\n" in self.text and self.text.count("\n") == self.text.count("\r\n")
 
     def encoded(self, text: str) -> bytes:
@@ -54,12 +54,12 @@ class TextFile(Struct, frozen=True):
 
 
 def looks_binary(data: bytes) -> bool:
-    """Whether this is no text, by its first bytes."""
+    """Whether this is binary data, by its first bytes."""
     return b"\0" in data[:LOOKED_AT] and not any(data.startswith(mark) for mark, _ in _MARKS)
 
 
 def read_text_file(path: Path, shown: str) -> TextFile:
-    """A file that is small enough to be read whole."""
+    """Read a file that is small enough to be read whole."""
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
@@ -78,8 +78,8 @@ def read_text_file(path: Path, shown: str) -> TextFile:
 
 
 def write_bytes(path: Path, data: bytes, shown: str) -> None:
-    """The whole file or nothing: a new one takes its place, with the rights of the old one."""
-    # Not with the name of the file in it: that may be as long as a name can be.
+    """Replace the whole file atomically, with the permissions of the old one."""
+    # Without the name of the file in it, which may have the maximum length already.
     beside = path.with_name(f".moonshim.{uuid.uuid4().hex[:12]}.tmp")
     try:
         try:

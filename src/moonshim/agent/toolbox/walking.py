@@ -1,7 +1,7 @@
-"""A folder and what is looked for -> the files and the lines that match. Also a program: see `main`.
+"""A folder and a pattern -> the files and the lines that match. Also a program: see `main`.
 
-Only the standard library is used here, so that the program starts in a moment: an expression that a model wrote can
-take for ever, and Python's `re` cannot be interrupted otherwise than by ending its process.
+Uses only the standard library, so that the program starts in a moment: an expression from a model can run forever, and
+Python's `re` can only be interrupted by ending its process.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 
 SKIPPED = frozenset({".git", ".hg", ".svn"})
 LARGEST = 5 * 2**20
-"""Bytes of a file that are searched."""
+"""Maximum bytes of a file to search."""
 LONGEST_LINE = 500
 _LOOKED_AT = 8192
 
 
 def walk(root: str, base: str) -> Iterator[tuple[str, str]]:
-    """The files under `base`, each with its path from there, in the order of their names.
+    """The files under `base`, each with its relative path, sorted by name.
 
-    Folders of version control are left out. Links to folders are not followed, and links to files only where they
-    lead to somewhere inside `root` (empty: anywhere).
+    Version control folders are skipped. Links to folders are not followed, and links to files only if they lead inside
+    `root` (empty: anywhere).
     """
     waiting = [("", base)]
     while waiting:
@@ -55,9 +55,9 @@ def is_inside(path: str, root: str) -> bool:
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a path from the folder fits the pattern: `*` stays within a name, `**` is any number of folders.
+    """A function that says whether a relative path matches: `*` stays within a name, `**` is any number of folders.
 
-    A pattern without a slash is for names, wherever they are; `{a,b}` is either.
+    A pattern without a slash matches names in any folder; `{a,b}` is either.
 
     >>> fits = matcher("src/**/*.{py,pyi}")
     >>> fits("src/a.py"), fits("src/b/c.pyi"), fits("a.py"), fits("src/a.txt"), matcher("*.py")("src/a.py")
@@ -68,7 +68,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _expand_braces(pattern: str) -> list[str]:
-    """`a{b,c}` -> `ab`, `ac`. Bounded: a pattern of many braces stays as it is."""
+    """`a{b,c}` -> `ab`, `ac`. Bounded: a pattern with many braces is not expanded."""
     done, waiting = list[str](), [pattern]
     while waiting:
         one = waiting.pop()
@@ -81,7 +81,7 @@ def _expand_braces(pattern: str) -> list[str]:
 
 
 def _segments(pattern: str) -> list[re.Pattern[str] | None]:
-    """None is `**`. What fnmatch makes of `*` cannot blow up: it never goes back."""
+    """None is `**`. fnmatch's translation of `*` cannot blow up: it never backtracks."""
     parts = [part for part in pattern.split("/") if part and part != "."]
     if len(parts) == 1 and "/" not in pattern and parts[0] != "**":
         parts.insert(0, "**")
@@ -89,7 +89,7 @@ def _segments(pattern: str) -> list[re.Pattern[str] | None]:
 
 
 def _fits(segments: list[re.Pattern[str] | None], names: list[str]) -> bool:
-    """Every way that the pattern can have come so far, name by name: never more than the pattern is long."""
+    """Track every position in the pattern that can be reached, name by name: never more than the pattern is long."""
     states = _skip_globstars({0}, segments)
     for name in names:
         following: set[int] = set()
@@ -106,7 +106,7 @@ def _fits(segments: list[re.Pattern[str] | None], names: list[str]) -> bool:
 
 
 def _skip_globstars(states: set[int], segments: list[re.Pattern[str] | None]) -> set[int]:
-    """`**` may be no folder at all."""
+    """`**` may match no folder at all."""
     out = set(states)
     for state in sorted(states):
         while state < len(segments) and segments[state] is None:
@@ -116,7 +116,7 @@ def _skip_globstars(states: set[int], segments: list[re.Pattern[str] | None]) ->
 
 
 def search(query: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The lines that match, file by file; then how many files were looked at."""
+    """The lines that match, file by file; then how many files were searched."""
     try:
         wanted = re.compile(query["pattern"], re.IGNORECASE if query["ignore_case"] else 0)
     except (re.error, RecursionError, OverflowError) as error:
@@ -148,7 +148,7 @@ def _search_lines(lines: list[str], path: str, wanted: re.Pattern[str], context:
 
 
 def _lines(path: str) -> list[str] | None:
-    """None: no text, or nothing that can be read."""
+    """None: binary, or unreadable."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as file:
@@ -161,7 +161,7 @@ def _lines(path: str) -> list[str] | None:
 
 
 def main() -> None:
-    """What is asked comes as one line of JSON, what is found goes out as lines of JSON, at once."""
+    """Read a query as one line of JSON, and write results as lines of JSON, as they are found."""
     query = json.loads(sys.stdin.buffer.readline())
     out = sys.stdout.buffer
     for found in search(query):
