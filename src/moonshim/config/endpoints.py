@@ -1,4 +1,4 @@
-"""A provider's address, in whichever of its usual forms -> the URL that requests are posted to."""
+"""A provider's address, in any of its usual forms -> the URL that requests are posted to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moonshim.engine.hosts.detect import host_of
 
 __all__ = ["dialect_of", "endpoint_of", "is_loopback", "without_secrets"]
 
-# What the hosts' own paths are when only their name was given; everywhere else it is /v1.
+# The hosts' own paths when only their name was given; everywhere else it is /v1.
 _ROOTS: Final[dict[str, str]] = {
     "openrouter": "/api/v1",
     "groq": "/openai/v1",
@@ -27,7 +27,7 @@ _LOOPBACK: Final = re.compile(r"localhost|.+\.localhost|127(?:\.\d{1,3}){3}|::1"
 
 
 def endpoint_of(provider: ProviderConfig) -> str:
-    """Where the requests for this provider go.
+    """The URL for requests to this provider.
 
     >>> endpoint_of(ProviderConfig(name="or", api_base_url="https://openrouter.ai/api"))
     'https://openrouter.ai/api/v1/chat/completions'
@@ -43,11 +43,11 @@ def _endpoint(address: str, dialect: str) -> str:
     posted = _POSTED.search(parts.path)
     path = (parts.path[: posted.start()] if posted else parts.path).rstrip("/")
     if dialect == "anthropic":
-        # Anthropic's clients add /v1/messages to whatever they are given.
+        # Anthropic's clients append /v1/messages to the base URL they are given.
         whole = _VERSION.search(path) or (posted and posted[1] == "messages")
         path = f"{path}/messages" if whole else f"{path}/v1/messages"
     elif posted:
-        path = f"{path}/chat/completions"  # the whole endpoint was given: nothing is missing in it
+        path = f"{path}/chat/completions"  # the full endpoint was given: nothing is missing
     else:
         path = f"{_with_version(path, address)}/chat/completions"
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
@@ -62,7 +62,7 @@ def _with_version(path: str, address: str) -> str:
 
 
 def dialect_of(address: str) -> str:
-    """What an address is spoken to in, when nobody says.
+    """The dialect of an address, if none is configured.
 
     >>> dialect_of("https://api.moonshot.cn/anthropic"), dialect_of("https://api.moonshot.cn/v1")
     ('anthropic', 'openai_chat')
@@ -71,7 +71,7 @@ def dialect_of(address: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether what is sent there stays on this machine.
+    """Whether requests to this address stay on this machine.
 
     >>> is_loopback("http://localhost:8000/v1"), is_loopback("http://vllm.internal:8000")
     (True, False)
@@ -80,7 +80,7 @@ def is_loopback(address: str) -> bool:
 
 
 def without_secrets(address: str) -> str:
-    """An address to be shown: no password, and nothing behind a question mark.
+    """An address for display: without password and query string.
 
     >>> without_secrets("redis://:secret@cache:6379/0"), without_secrets("https://h/v1?key=secret")
     ('redis://***@cache:6379/0', 'https://h/v1?***')

@@ -1,4 +1,4 @@
-"""The usual environment variables -> a configuration, for those who have written none."""
+"""The usual environment variables -> a configuration, when there is no file."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["CLIENTS_OWN", "KNOWN_HOSTS", "LOOKED_FOR", "KnownHost", "config_from
 
 
 class KnownHost(Struct, frozen=True, kw_only=True):
-    """A host that is used as soon as its key is there."""
+    """A host that is used as soon as its key is set."""
 
     name: str
     variable: str
     api_base_url: str
     models: tuple[str, ...] = ()
-    """Only what is documented; empty: any name under `name/`."""
+    """Only documented models; empty: any name under `name/`."""
     default: str | None = None
-    """What Claude Code and Codex get when they ask for their own models."""
+    """The model for Claude Code and Codex when they request their own models."""
     spellings: Mapping[str, str] = {}
     """From Moonshot's name of a model to this host's."""
 
@@ -131,17 +131,17 @@ KNOWN_HOSTS: Final = (
     ),
 )
 LOOKED_FOR: Final = tuple(host.variable for host in KNOWN_HOSTS)
-"""The variables, for the message that none of them is there."""
+"""The variables, for the message that none of them is set."""
 
 CLIENTS_OWN: Final = ("claude-*", "gpt-*", "codex-*")
-"""What Claude Code and Codex ask for when nobody has told them a model."""
+"""What Claude Code and Codex request when no model is configured."""
 _ANY_KIMI: Final = "kimi-*"
 
 
 def config_from_environment(environ: Mapping[str, str]) -> Config | None:
-    """Everything that the environment has a key for; None when there is no key at all.
+    """All providers that the environment has a key for; None if there is no key at all.
 
-    Raises `ConfigError` for an address or a key that is none, and for a `MOONSHIM_MODEL` that no provider has.
+    Raises `ConfigError` for an invalid address or key, and for a `MOONSHIM_MODEL` that no provider has.
 
     >>> config = config_from_environment({"MOONSHOT_API_KEY": "sk-1"})
     >>> config.providers[0].name, config.aliases["claude-*"]
@@ -168,7 +168,8 @@ def config_from_environment(environ: Mapping[str, str]) -> Config | None:
 def _spellings(
     found: Sequence[tuple[KnownHost, ProviderConfig]], themselves: Sequence[KnownHost]
 ) -> dict[str, tuple[str, ...]]:
-    """Moonshot's names of models, for hosts that spell them otherwise; unless a provider has a model of that name."""
+    """Aliases from Moonshot's model names to those of hosts with other names, unless a provider has a model of that
+    name."""
     listed = {model for _, provider in found for model in provider.models}
     names = dict.fromkeys(name for host in themselves for name in host.spellings if name not in listed)
     return {
@@ -178,13 +179,13 @@ def _spellings(
 
 
 def _defaults(providers: Sequence[ProviderConfig], targets: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """What the agents' own models stand for, and any other name of a Kimi where no provider lists its models."""
+    """Targets for the agents' own models, and for any other Kimi name if no provider lists its models."""
     patterns = CLIENTS_OWN if any(provider.models for provider in providers) else (*CLIENTS_OWN, _ANY_KIMI)
     return dict.fromkeys(patterns, targets) if targets else {}
 
 
 def with_overrides(config: Config, environ: Mapping[str, str]) -> Config:
-    """The configuration with what the environment says of the store and the secret, which counts more."""
+    """The configuration with the store and the secret from the environment, which take precedence."""
     problems: list[str] = []
     if store := environ.get("MOONSHIM_STORE", "").strip():
         problems += [f"environment: MOONSHIM_STORE: {wrong}"] if (wrong := store_fault(store)) else []
@@ -213,7 +214,7 @@ def _provider(host: KnownHost, environ: Mapping[str, str]) -> ProviderConfig:
     )
     if not _is_itself(host, provider):
         return provider
-    # Behind an address that nobody knows is what the variable is called after: whoever set it says so.
+    # The variable's name determines the host behind an unknown address.
     known = host_of(address) != _UNKNOWN
     row = host_of(host.api_base_url)
     if provider.dialect == "anthropic" and f"{row}-anthropic" in HOSTS:
@@ -222,6 +223,6 @@ def _provider(host: KnownHost, environ: Mapping[str, str]) -> ProviderConfig:
 
 
 def _is_itself(host: KnownHost, provider: ProviderConfig) -> bool:
-    """Whether an address of one's own still leads to the same host, which has the same models."""
+    """Whether a custom address still leads to the same host, which has the same models."""
     found = host_of(provider.api_base_url).removesuffix("-anthropic")
     return found in (host_of(host.api_base_url), _UNKNOWN)

@@ -1,4 +1,4 @@
-"""The text of `moonshim config example`: a configuration with everything in it, most of it commented out."""
+"""The output of `moonshim config example`: a configuration with every setting, most of it commented out."""
 
 from __future__ import annotations
 

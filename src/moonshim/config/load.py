@@ -1,4 +1,4 @@
-"""A configuration file -> a `Config`, or a `ConfigError` with everything that is wrong in it."""
+"""A configuration file -> a `Config`, or a `ConfigError` that lists everything that is wrong."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _NO_PROVIDER = (
 
 
 def load_config(path: File | str, environ: Mapping[str, str] | None) -> Config:
-    """The configuration in a file. Paths in it begin at its folder.
+    """Load the configuration in a file. Paths in it are relative to its folder.
 
-    Without an `environ` it is only read: no variable, no other file and no plug-in is looked at.
+    Without an `environ` it is only parsed: variables, other files and plug-ins are not accessed.
     """
     file = File(path)
     text = read_text(path)
@@ -40,7 +40,7 @@ def load_config(path: File | str, environ: Mapping[str, str] | None) -> Config:
 
 
 def load_keys(path: File | str, environ: Mapping[str, str], text: str) -> tuple[GatewayKey, ...]:
-    """The gateway keys in the text of a file, whether or not the rest of it can be used here: claude-code-router's is
+    """The gateway keys in the text of a file, whether or not the rest of it can be used; claude-code-router's key is
     the first."""
     value, lines = read_values(text, suffix=File(path).suffix, source=str(path))
     if not isinstance(value, dict):
@@ -62,8 +62,8 @@ def parse_config(
     folder: File | None = None,
     code: Mapping[File, bytes | None] | None = None,
 ) -> Config:
-    """The configuration in a text. `suffix` says what it is written in (`.toml`, `.json`); another: it is guessed.
-    `code` has the plug-in files that may be run, and what is run for them; None: any, as they are now.
+    """Parse a configuration. `suffix` selects the format (`.toml`, `.json`); for any other it is guessed. `code` has
+    the plug-in files that may be run, and their content; None: any, as they are now.
 
     >>> text = '[{"name": "vllm", "api_base_url": "http://localhost:8000/v1"}]'
     >>> parse_config(text, suffix=".json", environ={}, source="moonshim.json").providers
@@ -78,7 +78,7 @@ def parse_config(
 
 
 class _Reading:
-    """Reads one value into a configuration."""
+    """Converts one value to a configuration."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class _Reading:
         return Table(value, path, self._problems, self._environ)
 
     def _only_providers(self, tables: list[Table]) -> Config:
-        """A provider, or a list of them, and nothing else: the way they are shown in documents."""
+        """A provider, or a list of them, and nothing else: the way documentation shows them."""
         providers = self._providers(tables, Defaults(folder=self._folder, code=self._code))
         if not tables:
             self._problems.add((), "there is no provider in it")
@@ -146,7 +146,7 @@ class _Reading:
             providers, defaults_of_clients = found.providers, found.aliases
             from_outside = found.notes
         broken = _named_providers(tables or [], providers)
-        if broken is not None:  # else nobody can say what there would be
+        if broken is not None:  # otherwise the names are not known
             check_aliases(own, (*providers, *broken), root, soft=False)
             check_aliases(router.aliases, (*providers, *broken), root, soft=True)
         return Config(
@@ -163,7 +163,7 @@ class _Reading:
         )
 
     def _from_environment(self) -> Config:
-        """A file that names no provider leaves them to the environment."""
+        """A file without providers takes them from the environment."""
         if self._environ is None:
             return Config()
         try:
@@ -190,9 +190,9 @@ class _Reading:
 
 
 def _named_providers(tables: list[Table], right: tuple[ProviderConfig, ...]) -> list[ProviderConfig] | None:
-    """Providers that have mistakes, as far as aliases go: their names and those of their models.
+    """Providers with mistakes, as far as aliases need them: their names and those of their models.
 
-    None: of one of them not even these can be read.
+    None: for one of them, not even these can be read.
     """
     if len(right) == len(tables) or not tables:
         return []

@@ -1,4 +1,4 @@
-"""What a configuration says, as frozen values: the file, the environment and the command line all end here."""
+"""A configuration, as frozen values: the file, the environment and the command line are all converted to these."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
 class Secret:
-    """A text that must not be shown: only `reveal` gives it. It prints as `***`."""
+    """A string that must not be shown: only `reveal` returns it. It prints as `***`."""
 
     __slots__ = ("_text",)
 
@@ -66,11 +66,11 @@ class TransformerUse(Struct, frozen=True):
     name: str
     options: dict[str, Any] = {}
     source: bytes | None = None
-    """The code of a trusted plug-in, which is run whatever its file has become since; None: its file is read."""
+    """The code of a trusted plug-in, which is run even if its file has changed since; None: read its file."""
 
 
 class KeySource(Struct, frozen=True):
-    """Where a key of a provider was looked for, for people: never the key itself."""
+    """Where a provider's key was looked for, for display: never the key itself."""
 
     place: str
     """`MOONSHOT_API_KEY`, `the file keys/moonshot`, `the configuration`."""
@@ -78,54 +78,55 @@ class KeySource(Struct, frozen=True):
 
 
 class ProviderConfig(Struct, frozen=True, kw_only=True):
-    """A host as somebody has configured it. It prints as its name: headers and addresses can hold secrets."""
+    """A host as configured. Its repr is its name: headers and addresses can contain secrets."""
 
     name: str
     api_base_url: str
     keys: tuple[Secret, ...] = ()
     """Used in turn; one conversation stays with one of them."""
     models: tuple[str, ...] = ()
-    """As the host calls them. Empty: any name is passed on when the provider is named (`provider/model`)."""
+    """As the host calls them. Empty: any name is passed on if the provider is named (`provider/model`)."""
     dialect: Literal["openai_chat", "anthropic"] = "openai_chat"
     host: str | None = None
-    """A row of the host table; None: found from the address."""
+    """A row of the host table; None: determined by the address."""
     overrides: dict[str, Any] = {}
-    """Cells of its row that are otherwise here."""
+    """Overrides of fields in its row."""
     model_overrides: dict[str, dict[str, Any]] = {}
-    """Overrides for single models. `overrides_for` has both."""
+    """Overrides for single models. `overrides_for` combines both."""
     body: dict[str, Any] = {}
-    """Fields that are merged into every request, and win over what the client sent."""
+    """Fields that are merged into every request, and override what the client sent."""
     model_bodies: dict[str, dict[str, Any]] = {}
-    """Such fields of single models. `body_for` has both."""
+    """Such fields for single models. `body_for` combines both."""
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()
     transformers: tuple[TransformerUse, ...] | None = None
-    """The chain for all its models; None: nothing was said, and a Kimi gets everything mended."""
+    """The chain for all its models; None: not configured, and a Kimi gets all repairs."""
     model_transformers: dict[str, tuple[TransformerUse, ...]] = {}
     """Chains of single models, run after that of the provider."""
     passes_client_key: bool = False
-    """The client's own key goes to the host, when there are no gateway keys."""
+    """Forward the client's own key to the host, if there are no gateway keys."""
     retry_empty_answer: bool = False
-    """An answer of only reasoning is asked for once more."""
+    """Retry a response of only reasoning once."""
     ca_bundle: str | None = None
     """A file of certificates for this host."""
     proxy: str | None = None
-    """None: what HTTPS_PROXY, HTTP_PROXY and NO_PROXY say."""
+    """None: use HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
     key_sources: tuple[KeySource, ...] = ()
-    """Where `keys` are from, and where none was found."""
+    """Where `keys` were found, and where none was."""
 
     def overrides_for(self, model: str) -> dict[str, Any]:
-        """The fields of the host profile that are overridden for this model: its own before those of the provider."""
+        """The fields of the host profile that are overridden for this model: its own take precedence over the
+        provider's."""
         own = self.model_overrides.get(model)
         return self.overrides | own if own else self.overrides
 
     def body_for(self, model: str) -> dict[str, Any]:
-        """The fields merged into requests for this model: its own win over those of the provider."""
+        """The fields merged into requests for this model: its own take precedence over the provider's."""
         own = self.model_bodies.get(model)
         return deep_merge(self.body, own) if own else self.body
 
     def uses_for(self, model: str) -> tuple[TransformerUse, ...] | None:
-        """The chain for this model: that of the provider, then its own; None: nothing was said."""
+        """The chain for this model: that of the provider, then its own; None: not configured."""
         own = self.model_transformers.get(model)
         return self.transformers if own is None else (*(self.transformers or ()), *own)
 
@@ -142,12 +143,12 @@ class Target(Struct, frozen=True):
 
 
 class GatewayKey(Struct, frozen=True, kw_only=True):
-    """Who may use the gateway. The key itself is nowhere; `digest` is what it hashes to."""
+    """A client of the gateway. The key itself is not stored; `digest` is its hash."""
 
     name: str
     digest: str
     models: tuple[str, ...] = ()
-    """Names or patterns (`kimi-*`) that this key may ask for; empty: all."""
+    """Names or patterns (`kimi-*`) that this key may use; empty: all."""
     expires: datetime | None = None
     """Always with a time zone."""
     requests_per_minute: int | None = None
@@ -156,31 +157,31 @@ class GatewayKey(Struct, frozen=True, kw_only=True):
 
 
 class Retries(Struct, frozen=True, kw_only=True):
-    """When a host is asked again before anything was sent to the client."""
+    """When to retry a host before anything was sent to the client."""
 
     attempts: int = 3
-    """How often one target is asked at most."""
+    """Maximum attempts per target."""
     longest_wait: float = 20.0
-    """Seconds. A host that wants a longer pause is not waited for: the next target, or the client, is told."""
+    """Seconds. If a host asks for a longer delay, the next target is tried, or the error is sent to the client."""
     budget: float = 0.2
-    """How many retries there may be for each request, over the last while: a storm must not feed itself."""
+    """Retries per request, averaged over a while: a retry storm must not feed itself."""
     breaker_failures: int = 5
-    """How many more failures than answers a tenant sees before it leaves a provider alone for a while."""
+    """How many more failures than successes a tenant sees before its requests to a provider pause."""
     breaker_seconds: float = 30.0
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What the gateway takes at most."""
+    """The gateway's limits."""
 
     body_bytes: int = 64 * MEBIBYTE
-    """Unpacked."""
+    """After decompression."""
     header_bytes: int = 64 * 1024
     header_seconds: float = 20.0
     """How long a client may take to send its headers; its body may take `body_seconds`."""
     body_seconds: float = 120.0
     body_values: int = 200_000
-    """JSON values in a body of more than 256 KiB: a message of one text has three. Small ones cost far more memory than
-    bytes."""
+    """JSON values in a body of more than 256 KiB: a message with one text has three. Small values cost far more memory
+    than bytes."""
     key_bytes_in_flight: int = 128 * MEBIBYTE
     """Bytes of request bodies that the requests of one key hold at once."""
     bytes_in_flight: int = 512 * MEBIBYTE
@@ -188,39 +189,39 @@ class Limits(Struct, frozen=True, kw_only=True):
     queue_seconds: float = 10.0
     """How long a request waits for these before it is refused."""
     max_answer_bytes: int = 64 * MEBIBYTE
-    """Of a host's answer, streamed or whole. One with more ends in an error."""
+    """Size of a host's response, streamed or not. A larger one ends in an error."""
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """What a million tokens of a model cost."""
+    """The price of a million tokens of a model."""
 
     input: float
     output: float
     cached: float | None = None
-    """Of the input, what the host had seen before; None: the same as `input`."""
+    """For input that the host has cached; None: the same as `input`."""
     currency: str = "$"
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """Everything that was configured. It prints as names only: a store's address can hold a password."""
+    """The whole configuration. Its repr shows names only: a store's address can contain a password."""
 
     providers: tuple[ProviderConfig, ...] = ()
     aliases: dict[str, tuple[str, ...]] = {}
-    """From a name or pattern (`claude-*`) to the models asked in turn, each `model` or `provider/model`."""
+    """From a name or pattern (`claude-*`) to the models tried in turn, each `model` or `provider/model`."""
     keys: tuple[GatewayKey, ...] = ()
     prices: dict[str, Price] = {}
-    """By the name of a model, `provider/model` or a pattern. Nothing is known of prices that are not here."""
+    """By the name of a model, `provider/model` or a pattern. Other prices are unknown."""
     store: str = "memory:"
     """`memory:`, `sqlite:PATH` or `redis://…`."""
     secret: Secret | None = None
-    """Keys what we mint (signatures, encrypted content); None: made once, and kept in the store."""
+    """Keys everything that the gateway signs or encrypts; None: generated once, and stored in the store."""
     heartbeat_seconds: float = 10.0
     remember_seconds: float = 7 * 24 * 3600.0
-    """How long reasoning and Responses state are kept."""
+    """How long reasoning and Responses state are stored."""
     memory_bytes: int = 256 * MEBIBYTE
-    """How much `memory:` holds at most."""
+    """Maximum size of the `memory:` store."""
     sqlite_bytes: int = 4096 * MEBIBYTE
-    """How much the file of `sqlite:` holds at most."""
+    """Maximum size of the `sqlite:` file."""
     allowed_hosts: tuple[str, ...] = ()
     """Names besides those of loopback that the `Host` header may have when there are no keys."""
     allowed_origins: tuple[str, ...] = ()
@@ -228,22 +229,22 @@ class Config(Struct, frozen=True, kw_only=True):
     open_without_keys: bool = False
     """Whether an address other than loopback may be served without keys."""
     require_keys: bool = False
-    """Whether every request needs a key, even where there is none left."""
+    """Whether every request needs a key, even if there are none left."""
     keys_emptied: bool = False
-    """Whether the file says `keys = []`: all keys were taken away, and none got lost."""
+    """Whether the file has `keys = []`: all keys were removed on purpose, not lost."""
     limits: Limits = Limits()
     retries: Retries = Retries()
     host: str | None = None
-    """The address to serve at; None: the command line's, or loopback."""
+    """The address to serve on; None: the command line's, or loopback."""
     port: int | None = None
     workers: int | None = None
     log_dir: str | None = None
-    """Where a file for every stream goes; None: nowhere."""
+    """Folder for the stream logs; None: no logs."""
     log_level: LogLevel | None = None
     source: str = "nothing"
-    """Where this came from, for people: a path, or `environment`."""
+    """Where this came from, for display: a path, or `environment`."""
     notes: tuple[str, ...] = ()
-    """What was left aside while it was read. `warnings_of` has these and more."""
+    """What was ignored while loading. `warnings_of` has these and more."""
 
     @property
     def needs_keys(self) -> bool:

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, and where -> lines for people: all of them, not only the first."""
+"""Problems in a configuration, and their positions -> lines for people: all of them, not only the first."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from moonshim.errors import MoonshimError
 __all__ = ["ConfigError", "Path", "Problems", "display_path", "nearest"]
 
 Path: TypeAlias = tuple[str | int, ...]
-"""The way to a value: `("providers", 1, "models")`."""
+"""The path of a value: `("providers", 1, "models")`."""
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class ConfigError(MoonshimError):
-    """A configuration cannot be used; `problems` has a line for everything that is wrong. No secret is in them."""
+    """A configuration cannot be used; `problems` has one line per problem, without secrets."""
 
     code = "invalid_configuration"
 
@@ -25,11 +25,11 @@ class ConfigError(MoonshimError):
         super().__init__("\n".join(problems))
         self.problems = list(problems)
         self.notes = list(notes)
-        """What is only odd."""
+        """Problems that do not prevent its use."""
 
 
 class Problems:
-    """Collects what is wrong (`add`) and what is only odd (`note`) in one text, each with its place."""
+    """Collects errors (`add`) and warnings (`note`) about one text, each with its position."""
 
     def __init__(self, source: str, lines: Mapping[Path, int]) -> None:
         self.source = source
@@ -47,7 +47,7 @@ class Problems:
             self._notes.append(self._locate(path, message))
 
     def add_unknown(self, path: Path, messages: Sequence[str]) -> None:
-        """The value itself is not known (a variable is not set): what is wrong with its remains is not reported."""
+        """Mark a value as unknown (a variable is not set): further problems with it are not reported."""
         for message in messages:
             self.add(path, message)
         if messages:
@@ -72,7 +72,7 @@ class Problems:
         return line or 0, f"{self.source}{f':{line}' if line else ''}: {place}{message}"
 
     def _line(self, path: Path) -> int | None:
-        """The line of the value, or of the nearest thing around it that is in the text."""
+        """The line of the value, or of the nearest enclosing one that is in the text."""
         return next((self._lines[path[:size]] for size in range(len(path), 0, -1) if path[:size] in self._lines), None)
 
 
@@ -96,7 +96,7 @@ def display_path(path: Path) -> str:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """`; did you mean …?`, or nothing.
+    """`; did you mean …?`, or an empty string.
 
     >>> nearest("modles", ["models", "name"]), nearest("zzz", ["models"])
     ('; did you mean `models`?', '')

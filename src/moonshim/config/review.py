@@ -1,4 +1,4 @@
-"""A configuration as it is written -> what it would run, read, reach and let in, without doing any of it."""
+"""A configuration file -> what it would run, read, reach and permit, without doing any of it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _ACCESS: Final = frozenset({"host", "HOST", "allowed_hosts", "allowed_origins", 
 
 
 class Review(Struct):
-    """What to look at before a configuration is trusted. Each line has the place and what is written there."""
+    """What to check before a configuration is trusted. Each line has the path and the value as written."""
 
     code: list[str] = []
-    """Plug-ins, as they are written."""
+    """Plug-ins, as written."""
     variables: list[str] = []
     """Environment variables that it reads."""
     addresses: list[str] = []
     files: list[str] = []
     access: list[str] = []
-    """Who may use a gateway on it."""
+    """Who may use a gateway with it."""
 
 
 def review_of(value: Any) -> Review:
-    """What the values of a file say; nothing is put in for variables.
+    """Review the values of a file; variables are not expanded.
 
     >>> review_of({"providers": [{"api_base_url": "http://x/${A}", "transformer": {"use": ["./mine.py:Mine"]}}]})
     Review(code=['./mine.py:Mine'], variables=['A'], addresses=['providers[0].api_base_url: http://x/${A}'], \
@@ -63,7 +63,7 @@ files=[], access=[])
 
 
 def _values(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """Every value in a value, and the way to it."""
+    """All nested values with their paths."""
     waiting: list[tuple[Path, Any]] = [(path, value)]
     while waiting:
         path, one = waiting.pop()
@@ -82,7 +82,7 @@ def _plug_ins(path: Path, value: Any) -> list[str]:
         case (*_, "use", int()), dict():
             names = list(value)
         case ("transformers", int(), "path"), str():
-            # Under a name of its own, so that this need not look like a plug-in.
+            # Under its own name, so this need not look like a plug-in.
             return [value.strip()] if ".py" in value or is_plug_in(value) else []
         case _:
             names = []

@@ -1,7 +1,7 @@
-"""A configuration that was found in the current folder -> whether the user has trusted it as it is now.
+"""A configuration in the current folder -> whether the user has trusted its current content.
 
-Whoever puts a file into a folder is not whoever runs a command there: a checkout of somebody else's repository may have
-a configuration that loads code, and sends any environment variable to any address.
+The author of a file in a folder is not always the user who runs a command there: a checkout of a third-party repository
+may have a configuration that loads code, and sends any environment variable to any address.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ __all__ = [
 
 
 class NotTrusted(ConfigError):
-    """The file was found in the current folder, and is not trusted as it is now."""
+    """The file is in the current folder, and its current content is not trusted."""
 
 
 class TrustRecordError(ConfigError):
-    """The file that remembers what is trusted cannot be read or written."""
+    """The record of trusted files cannot be read or written."""
 
 
 class Snapshot(Struct, frozen=True):
-    """A configuration file and its plug-ins, read once: what is shown, trusted and run are the same bytes."""
+    """A configuration file and its plug-ins, read once: the same bytes are shown, trusted and run."""
 
     path: Path
     text: str
@@ -61,7 +61,7 @@ class Snapshot(Struct, frozen=True):
         return f"sha256:{digest.hexdigest()}"
 
     def load(self, environ: Mapping[str, str]) -> Config:
-        """The configuration. No other plug-in file is read, and no module that lies beside the file is imported."""
+        """Load the configuration. No other plug-in file is read, and no module beside the file is imported."""
         return parse_config(
             self.text,
             suffix=self.path.suffix,
@@ -73,7 +73,7 @@ class Snapshot(Struct, frozen=True):
 
 
 def load_found(found: FoundConfig, environ: Mapping[str, str]) -> Config:
-    """The configuration in a file that was found. Raises `NotTrusted` for one that needs trust and has none."""
+    """Load a configuration file that was found. Raises `NotTrusted` if it needs trust and has none."""
     if not found.needs_trust:
         return load_config(found.path, environ)
     return trusted_snapshot(found.path, environ).load(environ)
@@ -83,7 +83,7 @@ def take_snapshot(path: Path, environ: Mapping[str, str]) -> Snapshot:
     """The file as it is now, and what it would do. Nothing of it is run."""
     text = read_text(path)
     review = review_of(read_values(text, suffix=path.suffix, source=str(path))[0])
-    # As a value a name is expanded, as the key of a table it is not.
+    # A name is expanded as a value, but not as the key of a table.
     names = [spelled for name in review.code for spelled in (name, expand_variables(name, environ)[0])]
     files = (plug_in_file(name, path.absolute().parent) for name in names)
     return Snapshot(path, text, review, {file: _code_in(file) for file in dict.fromkeys(files) if file is not None})
@@ -92,12 +92,12 @@ def take_snapshot(path: Path, environ: Mapping[str, str]) -> Snapshot:
 def _code_in(file: Path) -> bytes | None:
     try:
         return read_file(file, what="a plug-in")
-    except (OSError, ValueError, ConfigError):  # once it can be read, it is another file
+    except (OSError, ValueError, ConfigError):  # once it becomes readable, it is another file
         return None
 
 
 def trusted_snapshot(path: Path, environ: Mapping[str, str]) -> Snapshot:
-    """The file as it is now, which is how it was trusted. Raises `NotTrusted` otherwise."""
+    """The file as it is now, if that is how it was trusted. Raises `NotTrusted` otherwise."""
     known = _read(record_of_trust(environ)).get(_name(path))
     if known is not None:
         snapshot = take_snapshot(path, environ)
@@ -113,23 +113,23 @@ def trusted_snapshot(path: Path, environ: Mapping[str, str]) -> Snapshot:
 
 
 def remember(snapshot: Snapshot, environ: Mapping[str, str]) -> None:
-    """From now on the file is trusted, as long as it is as in this snapshot. Raises `TrustRecordError`."""
+    """Trust the file, as long as it is as in this snapshot. Raises `TrustRecordError`."""
     _change(environ, {_name(snapshot.path): snapshot.fingerprint})
 
 
 def forget(path: Path, environ: Mapping[str, str]) -> None:
-    """From now on the file is not trusted. Raises `TrustRecordError`."""
+    """No longer trust the file. Raises `TrustRecordError`."""
     _change(environ, {_name(path): None})
 
 
 def record_of_trust(environ: Mapping[str, str]) -> Path | None:
-    """Where it is remembered; None: this user has no folder for it."""
+    """Path of the record; None: this user has no folder for it."""
     folders = user_folders(environ)
     return folders[0] / "trusted.json" if folders else None
 
 
 def _name(path: Path) -> str:
-    # A link is not followed: plug-ins are looked for beside the link, so that is what is trusted.
+    # Links are not resolved: plug-ins are relative to the link, so that is what is trusted.
     return str(path.parent.resolve() / path.name)
 
 
@@ -149,7 +149,7 @@ def _change(environ: Mapping[str, str], change: dict[str, str | None]) -> None:
 
 
 def _read(record: Path | None) -> dict[str, str | None]:
-    """What is trusted. Raises `TrustRecordError` for a record that is there and cannot be read."""
+    """The trusted files. Raises `TrustRecordError` if the record exists but cannot be read."""
     if record is None:
         return {}
     try:

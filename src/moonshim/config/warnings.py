@@ -1,4 +1,4 @@
-"""A configuration that works -> what may still surprise those who wrote it."""
+"""A valid configuration -> warnings about what might surprise its author."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["warnings_of"]
 
 
 def warnings_of(config: Config, now: datetime | None = None) -> list[str]:
-    """Lines for people; none of them has a secret in it."""
+    """Lines for people, without secrets."""
     moment = now or datetime.now(UTC)
     lines = list(config.notes)
     for provider in config.providers:
@@ -35,7 +35,7 @@ def _of_provider(provider: ProviderConfig, config: Config) -> Iterator[str]:
     if provider.api_base_url.startswith("http://") and not near:
         yield "its address is http://, so keys and conversations can be read on the way"
     sends_key = any(name.lower() in ("authorization", "x-api-key", "api-key") for name in provider.headers)
-    told = any(not source.found for source in provider.key_sources)  # when the file was read
+    told = any(not source.found for source in provider.key_sources)  # when the file was loaded
     if not provider.keys and not (near or sends_key or told or provider.passes_client_key):
         yield "it has no key"
     if provider.passes_client_key and config.keys:

@@ -1,4 +1,4 @@
-"""What the command line, the environment and the folders say -> the configuration file to read, if there is one."""
+"""The command line, the environment and the folders -> the configuration file to read, if there is one."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ class NoSuchConfig(ConfigError):
 
 
 class FoundConfig(Struct, frozen=True):
-    """A configuration file that is there."""
+    """An existing configuration file."""
 
     path: Path
     needs_trust: bool
-    """Nobody named it, and it is not in the user's own folder: it lies in the current one."""
+    """It was not named, and is not in the user's own folder but in the current one."""
 
 
 def look_for_config(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> FoundConfig | None:
-    """The file: as the command line says, as `MOONSHIM_CONFIG` says, here, or in the user's configuration folder.
+    """The file: from the command line, from `MOONSHIM_CONFIG`, in the current folder, or in the user's configuration
+    folder.
 
-    Whether it is trusted is not looked at: `load_found` does that.
-    Raises `NoSuchConfig` when a file that was named is not there: another one must not take its place. Raises
-    `ConfigError` for one that cannot be looked at, whether it was named or not.
+    Does not check whether it is trusted: `load_found` does. Raises `NoSuchConfig` if a file that was named does not
+    exist: another one must not take its place. Raises `ConfigError` for one that cannot be accessed, whether it was
+    named or not.
     """
     named = explicit or environ.get(VARIABLE)
     if named:
@@ -78,10 +79,10 @@ def new_config_path(explicit: str | None, environ: Mapping[str, str], cwd: Path)
 
 
 def user_folders(environ: Mapping[str, str], platform: str = sys.platform) -> list[Path]:
-    """Where people keep their configurations, the first that counts first.
+    """The user's configuration folders, in order of precedence.
 
-    A relative path in a variable does not count, as the XDG specification says: it would make a folder in the current
-    one, which may be somebody else's, the user's own.
+    As the XDG specification says, a relative path in a variable is ignored: it would turn a folder in the current one,
+    which may belong to another user, into the user's own.
 
     >>> [str(path) for path in user_folders({"HOME": "/home/me"}, "linux")]
     ['/home/me/.config/moonshim']

@@ -1,8 +1,8 @@
 """JSON or JSON5 text -> its values, and the line of every key and element.
 
 claude-code-router's files are JSON5: comments, trailing commas, keys without quotes, single quotes, hexadecimal
-numbers. A small reader of our own keeps the line of every key, which no JSON5 package does. Several objects in a row
-are read too, which is how providers are often shown.
+numbers. This small parser records the line of every key, which no JSON5 package does. It also reads several objects in
+a row, which is how documentation often shows providers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ONLY_IN_JSON5: Final = {"v": "\\u000b", "0": "\\u0000", "x": "\\u00"}
 
 
 class NotJson(ValueError):
-    """The text is no JSON: where, and why."""
+    """The text is not JSON: where, and why."""
 
     def __init__(self, why: str, line: int, column: int) -> None:
         super().__init__(why)
@@ -42,7 +42,7 @@ class NotJson(ValueError):
 
 
 def read_json(text: str) -> tuple[Any, dict[Path, int]]:
-    """The value, or the list of values when there are several.
+    """The value, or the list of values if there are several.
 
     >>> read_json('{"a": [1, 2,], // so\\n "b": {}}')
     ({'a': [1, 2], 'b': {}}, {('a',): 1, ('a', 0): 1, ('a', 1): 1, ('b',): 2})
@@ -144,12 +144,12 @@ class _Reader:
         except JSONDecodeError as error:
             self._at = error.pos if string is None else self._at
             raise self._error("a value is needed here" if error.msg == "Expecting value" else error.msg) from None
-        except ValueError:  # a number of more digits than Python reads
+        except ValueError:  # a number with more digits than Python reads
             raise self._error("this number is too long") from None
         return value
 
     def _take(self, mark: str) -> bool:
-        """Whether the mark is next; then it is passed, and the gap behind it."""
+        """Skip this mark and the white space after it; return whether it was there."""
         if not self._text.startswith(mark, self._at):
             return False
         self._at += len(mark)

@@ -1,4 +1,4 @@
-"""A file that several processes change -> one change after the other, each written whole or not at all."""
+"""A file that several processes change -> one change after the other, each atomic."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["locked", "replace_file"]
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock on a file, which need not exist: read and replace it inside. Its folder is created if missing.
 
-    The lock is a file beside it, which is removed afterwards. The system frees the lock of a process that dies, so a
-    lock file that is left behind does no harm.
+    The lock is a file beside it, which is removed afterwards. The system releases the lock of a process that dies, so a
+    leftover lock file does no harm.
     """
     path = path.resolve()
     if not path.parent.exists():
@@ -27,12 +27,12 @@ def locked(path: Path) -> Iterator[None]:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
             _wait_for(descriptor)
-            # Whoever had it before removes it: this may be the lock on a file that is gone.
+            # The previous holder removes it: this may be the lock on a file that is gone.
             if _is_same(descriptor, lock):
                 try:
                     yield
                 finally:
-                    with suppress(OSError):  # Windows keeps a file that is open
+                    with suppress(OSError):  # Windows does not remove open files
                         lock.unlink()
                 return
         finally:
@@ -40,9 +40,9 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write all of it or nothing: who reads the file at the same time sees the old or the new one.
+    """Replace the file atomically: concurrent readers see the old or the new one.
 
-    A file that exists keeps its mode and owner; a new one is for its owner alone.
+    An existing file keeps its mode and owner; only its owner can read a new one.
     """
     before = path.stat() if path.exists() else None
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
@@ -50,7 +50,7 @@ def replace_file(path: Path, data: bytes) -> None:
             if before is not None:
                 Path(file.name).chmod(before.st_mode & 0o7777)
                 if hasattr(os, "fchown"):
-                    with suppress(PermissionError):  # only root may give a file away
+                    with suppress(PermissionError):  # only root may change the owner
                         os.fchown(file.fileno(), before.st_uid, before.st_gid)
             file.write(data)
             file.flush()

@@ -1,4 +1,4 @@
-"""The keys that claude-code-router 2 writes at the top of its file -> what they mean here, and notes on the rest."""
+"""The top-level keys of a claude-code-router 2 file -> our settings, and notes on the rest."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _LEVELS: Final[dict[str, LogLevel]] = {
 }
 _ROUTES: Final = ("default", "background", "think", "longContext", "webSearch", "image")
 _PATTERNS: Final = {"default": ("claude-*",), "background": ("claude-*haiku*",)}
-"""Claude Code's names that go a way by themselves. A longer pattern counts before a shorter one."""
+"""Claude Code's model names with their own routes. A longer pattern takes precedence over a shorter one."""
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class FromRouter(Struct):
-    """What such a file says besides its providers."""
+    """The settings in such a file besides its providers."""
 
     aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
     keys: tuple[GatewayKey, ...] = ()
@@ -46,14 +46,14 @@ class FromRouter(Struct):
     proxy: str | None = None
     plug_ins: dict[str, TransformerUse] = field(default_factory=dict)
     javascript: bool = False
-    """Some plug-ins are left out, since they are no Python."""
+    """Some plug-ins are skipped, since they are not Python."""
     host: str | None = None
     port: int | None = None
     log_level: LogLevel | None = None
 
 
 def is_router_file(keys: Table) -> bool:
-    """Whether claude-code-router has written this, or somebody for it."""
+    """Whether this file was written by, or for, claude-code-router."""
     return any(key in _KNOWN or _SCREAMING.fullmatch(key) for key in keys)
 
 
@@ -80,13 +80,13 @@ def read_router_keys(root: Table) -> FromRouter:
 
 
 def router_keys(root: Table) -> tuple[GatewayKey, ...]:
-    """The one key that claude-code-router asks its clients for."""
+    """The one key that claude-code-router requires of its clients."""
     key = _text(root, APIKEY) if is_router_file(root) else None
     return () if key is None else (gateway_key_of(APIKEY, key),)
 
 
 def _text(root: Table, key: str) -> str | None:
-    """A text that is not empty; its user interface writes empty ones for what nobody filled in."""
+    """A non-empty string; its user interface writes empty ones for fields that were not filled in."""
     if not root.raw(key):
         root.knows(key)
         return None
@@ -112,8 +112,8 @@ def _host(root: Table, *, has_key: bool) -> str | None:
 
 
 def _plug_ins(root: Table) -> tuple[dict[str, TransformerUse], bool]:
-    """Its `transformers`, by the names that chains can use (a name, or the class behind the colon); and whether some
-    had to be left out."""
+    """Its `transformers`, by the names that chains can use (a name, or the class after the colon); and whether some had
+    to be skipped."""
     plug_ins: dict[str, TransformerUse] = {}
     javascript = False
     listed = root.elements("transformers") if isinstance(root.raw("transformers"), list) else []
@@ -160,6 +160,6 @@ def _texts(value: Any) -> list[str]:
 
 
 def _target(text: str) -> str:
-    """`provider,model` as we write it."""
+    """`provider,model` in our notation."""
     provider, comma, model = text.partition(",")
     return f"{provider.strip()}/{model.strip()}" if comma else text.strip()

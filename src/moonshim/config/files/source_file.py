@@ -1,4 +1,4 @@
-"""A file that people write, in TOML or JSON -> its values and their lines, or a `ConfigError` with the place."""
+"""A user's file, in TOML or JSON -> its values and their lines, or a `ConfigError` with the position."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOML_PLACE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of docum
 
 
 def read_text(path: File | str, *, what: str = "a configuration") -> str:
-    """What is in a file. `what` is how a message calls it."""
+    """The content of a file. `what` is how messages refer to it."""
     try:
         data = read_file(path, what=what)
     except OSError as error:
@@ -35,7 +35,7 @@ def read_text(path: File | str, *, what: str = "a configuration") -> str:
 
 def read_file(path: File | str, *, what: str = "a configuration") -> bytes:
     """The bytes of a regular file. Raises `OSError`, or `ConfigError` for what is not a file or too large."""
-    # Without O_NONBLOCK, opening a pipe would wait for somebody who writes into it.
+    # Without O_NONBLOCK, opening a pipe would wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
@@ -58,7 +58,7 @@ def file_problem(path: File | str, error: OSError) -> str:
 
 
 def read_values(text: str, *, suffix: str, source: str) -> tuple[Any, dict[Path, int]]:
-    """What the text says, and where. `suffix` says what it is written in (`.toml`, `.json`); another: it is guessed.
+    """The values and their lines. `suffix` selects the format (`.toml`, `.json`); for any other it is guessed.
 
     >>> read_values("a = 1", suffix=".toml", source="x.toml")
     ({'a': 1}, {('a',): 1})

@@ -1,4 +1,4 @@
-"""TOML text that was read already -> the line of every key and element, which `tomllib` does not tell."""
+"""TOML text that was parsed already -> the line of every key and element, which `tomllib` does not report."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _STRINGS: Final = tuple(
         r"'[^'\n]*'",
     )
 )
-# A date and a time may have a space between them.
+# A date and a time may be separated by a space.
 _PLAIN: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]*|[^\s,\]}#]+")
 
 
 class _Lost(Exception):
-    """The text is not as expected: what was found so far holds, and nothing more is said."""
+    """The text is not as expected: the lines found so far are valid, and no more are added."""
 
 
 def toml_lines(text: str) -> dict[Path, int]:
-    """Where everything stands. What cannot be found is left out: no line is better than a wrong one.
+    """The line of everything. What cannot be found is left out: no line is better than a wrong one.
 
     >>> toml_lines("[[p]]\\nname = 'a'\\n[[p]]\\nuse = ['x',\\n  'y']")
     {('p',): 1, ('p', 0): 1, ('p', 0, 'name'): 2, ('p', 1): 3, ('p', 1, 'use'): 4, ('p', 1, 'use', 0): 4,
@@ -44,7 +44,7 @@ def toml_lines(text: str) -> dict[Path, int]:
 
 
 class _Scanner:
-    """Goes through one text from left to right."""
+    """Scans one text from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -52,7 +52,7 @@ class _Scanner:
         self._line = 1
         self._counted = 0
         self._tables: dict[Path, int] = {}
-        """How many elements an array of tables has so far."""
+        """The number of elements of an array of tables so far."""
         self.lines: dict[Path, int] = {}
 
     def run(self) -> None:
@@ -145,7 +145,7 @@ class _Scanner:
         self._skip(_GAP)
 
     def _string(self) -> str | None:
-        """The string that is next, with its quotes."""
+        """The next string, with its quotes."""
         for pattern in _STRINGS:
             if found := pattern.match(self._text, self._at):
                 self._at = found.end()

@@ -1,4 +1,4 @@
-"""Text with `${VAR}` in it -> the text with what the environment says."""
+"""Text with `${VAR}` in it -> the text with values from the environment."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["expand_variables", "has_variable", "variable_of", "variables_in"]
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 # `$VAR` without braces only at the start, up to the end or a slash, in capitals: claude-code-router's files have it
-# (`$HOME/…`, `$OPENAI_API_KEY`), and a password or a regular expression with a dollar inside stays as it is.
+# (`$HOME/…`, `$OPENAI_API_KEY`), and a password or a regular expression that contains a dollar stays unchanged.
 _REFERENCE: Final = re.compile(r"\$\$|\$\{([^}]*)\}|\A\$([A-Z_][A-Z0-9_]*)(?=/|\Z)|\$\{")
 _INSIDE: Final = re.compile(rf"({_NAME})(?::-(.*))?", re.DOTALL)
 
 
 def expand_variables(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The text with every variable in its place, and what was wrong with them. `$$` is a dollar.
+    """The text with all variables expanded, and the problems with them. `$$` is a dollar.
 
     >>> expand_variables("${A}/${B:-b}, $$5", {"A": "a"})
     ('a/b, $5', [])
@@ -50,7 +50,7 @@ def has_variable(text: str) -> bool:
 
 
 def variables_in(text: str) -> list[str]:
-    """The names of the variables that a text has in it.
+    """The names of the variables in a text.
 
     >>> variables_in("${A}/${B:-b}, $$5")
     ['A', 'B']
@@ -60,7 +60,7 @@ def variables_in(text: str) -> list[str]:
 
 
 def variable_of(text: str) -> str | None:
-    """The name of the variable that this text is, if it is nothing else.
+    """The name of the variable that is the whole text, if it is one.
 
     >>> variable_of("${KEY}"), variable_of("$KEY"), variable_of("Bearer ${KEY}")
     ('KEY', 'KEY', None)

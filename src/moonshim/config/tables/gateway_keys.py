@@ -1,4 +1,4 @@
-"""`[[keys]]` -> who may use the gateway. Only digests are taken: a key itself must not stand in a file."""
+"""`[[keys]]` -> the gateway's keys. Only digests are accepted: a key itself must not be in a file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_gateway_keys(tables: list[Table]) -> tuple[GatewayKey, ...]:
 
 
 def gateway_key_of(name: str, text: str) -> GatewayKey:
-    """The entry for a key that is known as text (claude-code-router's APIKEY); the text goes no further."""
+    """The entry for a key in plain text (claude-code-router's APIKEY); the text itself is not stored."""
     return GatewayKey(name=name, digest="sha256:" + sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
 
@@ -66,7 +66,7 @@ def _read_key(table: Table) -> GatewayKey | None:
 
 
 def _expires(table: Table) -> datetime | None:
-    """A moment: with its time zone as it is, without one as UTC; a day alone is over when it ends."""
+    """A point in time: with its time zone, without one as UTC; a date is valid until the end of the day."""
     value = table.any_value("expires")
     if isinstance(value, str):
         try:

@@ -14,14 +14,14 @@ from moonshim.errors import InvalidInput
 __all__ = ["override_names", "read_body", "read_models", "read_overrides"]
 
 _ROW_CELLS: Final = frozenset({"host", "dialect"})
-"""Cells that are keys of the provider itself."""
+"""Profile fields that are keys of the provider itself."""
 
 
 Fields: TypeAlias = dict[str, Any]
 
 
 def read_models(table: Table) -> tuple[tuple[str, ...], dict[str, Fields], dict[str, Fields]]:
-    """The names, the overrides of single models, and the fields that are merged into their requests."""
+    """The names, the overrides for single models, and the fields that are merged into their requests."""
     overrides: dict[str, Fields] = {}
     bodies: dict[str, Fields] = {}
     for place, one in enumerate(table.elements("models")):
@@ -64,7 +64,7 @@ def read_body(table: Table) -> Fields:
 
 
 def read_overrides(table: Table) -> dict[str, Any]:
-    """The cells that a table sets, by their names or under `overrides`."""
+    """The profile fields that a table sets, by their names or under `overrides`."""
     given = {name: (table.any_value(name), table.at(name)) for name in override_names() if name in table}
     if (inner := table.table("cells")) is not None:
         given |= {name: (inner.any_value(name), inner.at(name)) for name in inner}

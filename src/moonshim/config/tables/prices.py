@@ -1,4 +1,4 @@
-"""`[prices]` -> what a million tokens of a model cost, for those who want to see what a chat has cost."""
+"""`[prices]` -> the price of a million tokens of a model, to show the cost of a chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a provider says of its keys -> the keys, and where each was found or missed."""
+"""A provider's key settings -> the keys, and where each was found or not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["key_fault", "read_keys"]
 
 
 def read_keys(table: Table, folder: File | None) -> tuple[tuple[Secret, ...], tuple[KeySource, ...]]:
-    """The keys from all places, each once."""
+    """The keys from all sources, without duplicates."""
     found: dict[str, None] = {}
     sources: list[KeySource] = []
 
@@ -50,7 +50,7 @@ def read_keys(table: Table, folder: File | None) -> tuple[tuple[Secret, ...], tu
 
 
 def key_fault(key: str) -> str | None:
-    """What keeps a key out of a header; it is not repeated.
+    """What makes a key unusable in a header; the key is not repeated.
 
     >>> key_fault("sk-1"), key_fault("sk-1\\nsk-2")
     (None, 'it has a line break or another character in it that cannot be seen')

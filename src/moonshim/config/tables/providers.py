@@ -30,7 +30,7 @@ _OWN_HEADERS: Final = frozenset({"host", "content-length", "content-type", "tran
 
 
 class Defaults(Struct, frozen=True, kw_only=True):
-    """What holds for every provider of a file."""
+    """Settings for every provider of a file."""
 
     folder: File | None = None
     """Paths are relative to it."""
@@ -40,13 +40,13 @@ class Defaults(Struct, frozen=True, kw_only=True):
     proxy: str | None = None
     plug_ins: dict[str, TransformerUse] = field(default_factory=dict)
     lenient: bool = False
-    """Written for claude-code-router: what does nothing there does nothing here."""
+    """Written for claude-code-router: what it ignores is ignored here."""
     javascript: bool = False
     """It has plug-ins that cannot be run here."""
 
 
 def read_provider(table: Table, defaults: Defaults) -> ProviderConfig | None:
-    """The provider, or None when it could not be one; what is wrong has been told."""
+    """The provider, or None if it is invalid; the problems have been reported."""
     name = _name(table)
     address = _address(table)
     keys, sources = read_keys(table, defaults.folder)
@@ -140,7 +140,7 @@ def _address(table: Table) -> str | None:
 
 
 def address_fault(address: str) -> str | None:
-    """What is wrong with an address; it is not repeated, since it could hold a password."""
+    """What is wrong with an address; it is not repeated, since it could contain a password."""
     try:
         parts = urlsplit(address)
         port = parts.port

@@ -40,7 +40,7 @@ _MAY_BE_ZERO: Final = frozenset({"longest_wait", "budget", "breaker_seconds"})
 
 
 def read_gateway(table: Table | None, folder: File | None) -> dict[str, Any]:
-    """What `[gateway]` says; only what it says."""
+    """The settings of `[gateway]`; only those that are set."""
     if table is None:
         return {}
     given: dict[str, Any] = {
@@ -67,7 +67,7 @@ def read_gateway(table: Table | None, folder: File | None) -> dict[str, Any]:
 
 
 def read_numbers(table: Table | None, default: _Numbers) -> _Numbers:
-    """A table whose keys are the fields of a struct of numbers, on top of what holds otherwise."""
+    """A table whose keys are the numeric fields of a struct, on top of the defaults."""
     if table is None:
         return default
     given: dict[str, float | int | None] = {}
@@ -94,13 +94,13 @@ def _store(table: Table, folder: File | None) -> str | None:
 
 
 def store_fault(store: str) -> str | None:
-    """What is wrong with an address of a store. It is not repeated: there could be a password in it."""
+    """What is wrong with a store's address. It is not repeated, since it could contain a password."""
     forms = "`memory:`, `sqlite:PATH`, `redis://HOST` or `redis+cluster://HOST`"
     return None if _STORES.fullmatch(store) else f"this must be {forms}"
 
 
 def secret_fault(secret: str) -> str | None:
-    """What is wrong with a secret that signs: one that can be guessed signs nothing."""
+    """What is wrong with a signing secret: one that can be guessed protects nothing."""
     return None if len(secret) >= SHORTEST_SECRET else f"this must have at least {SHORTEST_SECRET} characters"
 
 

@@ -1,4 +1,4 @@
-"""A table as it stands in a file -> checked values, one after the other; what nobody asked for is reported."""
+"""A table of a file -> checked values, one after the other; keys that were not read are reported."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _MISSING: Final = object()
 
 
 class Table:
-    """One table of a file. Every value that is asked for is right or reported; a value itself is never repeated.
+    """One table of a file. Every value that is read is valid or reported; a value itself is never repeated.
 
-    Variables (`${VAR}`) are put in when a value is asked for: what nobody needs cannot be missing. Without an `environ`
-    the table is inert: what has a variable is as if it were not there, and no other file is looked at.
+    Variables (`${VAR}`) are expanded when a value is read: one that is not needed cannot be missing. Without an
+    `environ` the table is inert: values with variables count as missing, and other files are not accessed.
     """
 
     def __init__(self, value: Any, path: Path, problems: Problems, environ: Mapping[str, str] | None) -> None:
@@ -65,18 +65,18 @@ class Table:
         self.problems.note(self.at(key), message)
 
     def raw(self, key: str) -> Any:
-        """The value as it is written, variables and all."""
+        """The value as written, without expanding variables."""
         return self._values.get(key)
 
     def knows(self, *keys: str) -> None:
-        """These are right, whoever reads them."""
+        """Mark these keys as known."""
         self._asked.update(dict.fromkeys(keys))
 
     def has_asked(self, key: str) -> bool:
         return key in self._asked
 
     def text(self, key: str, *, also: tuple[str, ...] = (), empty: bool = False) -> str | None:
-        """A text; an empty one is a mistake unless that is said."""
+        """A string; an empty one is an error unless `empty` is set."""
         before = self.problems.count
         key, value = self._take(key, also)
         if value is _MISSING:
@@ -85,13 +85,13 @@ class Table:
             self._wrong(key, value, "a text")
             return None
         if not value.strip() and not empty:
-            if self.problems.count == before:  # a variable that is not set has been told already
+            if self.problems.count == before:  # a variable that is not set was reported already
                 self.error(key, "this must not be empty")
             return None
         return value
 
     def texts(self, key: str) -> tuple[str, ...] | None:
-        """A list of texts."""
+        """A list of strings."""
         _, value = self._take(key)
         if value is _MISSING:
             return None
@@ -107,10 +107,10 @@ class Table:
         return tuple(good)
 
     def variable(self, key: str) -> tuple[str | None, str]:
-        """The value of the environment variable that a text names, and how to call it.
+        """The value of the environment variable that a string names, and how to refer to it.
 
-        Who mistakes this for the place of the secret itself must not find it in a message: only what can be nothing
-        but a name is repeated.
+        If a user puts the secret itself here, it must not appear in a message: only what can be nothing but a name is
+        repeated.
         """
         name = self.text(key)
         if name is None:
@@ -123,7 +123,7 @@ class Table:
         return self._environ.get(name, ""), name if name.isupper() else "that it names"
 
     def choice(self, key: str, words: Iterable[str]) -> str | None:
-        """One of some words."""
+        """One of several words."""
         value = self.text(key)
         known = list(words)
         if value is None or value in known:
@@ -142,7 +142,7 @@ class Table:
         return None
 
     def number(self, key: str, *, least: float = 0.0, above: bool = False) -> float | None:
-        """A number that is `least` or more; with `above`, more."""
+        """A number that is at least `least`; with `above`, greater."""
         value = self._number(key, float)
         if isinstance(value, bool) or not isinstance(value, int | float):
             if value is not _MISSING:
@@ -165,12 +165,12 @@ class Table:
         return value
 
     def table(self, key: str) -> Table | None:
-        """A table inside; its own values are checked when they are asked for."""
+        """A nested table; its own values are checked when they are read."""
         self.knows(key)
         return self._inner(self._values[key], self.at(key)) if key in self._values else None
 
     def tables(self, *keys: str) -> list[Table] | None:
-        """A list of tables, under whichever of these names there is."""
+        """A list of tables, under whichever of these names exists."""
         self.knows(*keys)
         key = next((key for key in keys if key in self._values), None)
         if key is None:
@@ -195,12 +195,12 @@ class Table:
         ]
 
     def any_value(self, key: str) -> Any:
-        """The value, whatever it is, with its variables put in; None when there is none."""
+        """Any value, with its variables expanded; None if there is none."""
         _, value = self._take(key)
         return None if value is _MISSING else value
 
     def close(self, *, hints: Mapping[str, str] | None = None, more: Iterable[str] = ()) -> None:
-        """Report the keys that nobody knows, with the nearest that somebody does."""
+        """Report unknown keys, with the nearest known one."""
         for key in self._values:
             if key not in self._asked:
                 hint = (hints or {}).get(key) or nearest(key, [*self._asked, *more])
@@ -211,7 +211,7 @@ class Table:
         return Table(value, path, self.problems, self._environ)
 
     def _take(self, key: str, also: tuple[str, ...] = ()) -> tuple[str, Any]:
-        """The name that it is given by, and the value."""
+        """The name that was used, and the value."""
         self._asked.setdefault(key)
         given = [name for name in (key, *also) if name in self._values]
         self.knows(*given)
@@ -234,7 +234,7 @@ class Table:
         return value
 
     def _number(self, key: str, kind: type[int] | type[float]) -> Any:
-        """A number, which may be written as the text of a variable."""
+        """A number, which may be the string value of a variable."""
         _, value = self._take(key)
         if isinstance(value, str) and has_variable(self._values[key]):
             try:
@@ -248,7 +248,7 @@ class Table:
 
 
 def existing_file(table: Table, key: str, folder: File | None) -> str | None:
-    """The path of a file that must be there; relative ones begin at `folder`."""
+    """The path of a file that must exist, relative to `folder`."""
     text = table.text(key)
     if text is None or table.inert:
         return None
@@ -265,13 +265,13 @@ def _with_variables(value: Any) -> bool:
 
 
 def resolve_path(text: str, folder: File | None) -> str:
-    """A path as it is meant in a file of this folder."""
+    """A path, relative to the folder of its file."""
     path = File(text).expanduser()
     return str(path if folder is None else folder / path)
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in a file's own words.
+    """The type of a value, in the file's terms.
 
     >>> kind_of("x"), kind_of(True), kind_of([])
     ('a text', 'true or false', 'a list')

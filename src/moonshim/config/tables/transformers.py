@@ -1,7 +1,7 @@
-"""What a provider says under `transformer` -> its chains, checked link by link.
+"""A provider's `transformer` setting -> its chains, checked link by link.
 
 `use` may have names, `["Kimi", {options}]` and `{"Kimi": {options}}`. Names of claude-code-router's own transformers
-are understood: what they do is not needed here, or is said in another way.
+are understood: they are not needed here, or are configured differently.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _FOREIGN: Final[dict[str, str]] = {
     "openai-responses": _ELSEWHERE,
     "openai-response": _ELSEWHERE,
 }
-"""The transformers that claude-code-router brings, in lower case."""
+"""The transformers built into claude-code-router, in lower case."""
 
 _PUTS_OPTIONS: Final = frozenset({"openrouter", "vercel", "customparams"})
 """Those that copy their options into every request."""
@@ -67,7 +67,7 @@ _OPENROUTER_HEADERS: Final = {"referer": "HTTP-Referer", "title": "X-Title"}
 
 
 class Chains(Struct):
-    """The chains of one provider, and what its foreign transformers ask for in our words."""
+    """The chains of one provider, and its foreign transformers converted to our settings."""
 
     shared: tuple[TransformerUse, ...] | None = None
     by_model: dict[str, tuple[TransformerUse, ...]] = field(default_factory=dict)
@@ -89,10 +89,10 @@ def read_chains(
     lenient: bool = False,
     javascript: bool = False,
 ) -> Chains:
-    """The chains under `transformer`. `plug_ins`: what the file itself has declared, by name. `lenient`: a chain of a
-    model that is not there does nothing, as in claude-code-router, instead of being an error. `javascript`: it has
-    declared plug-ins that cannot be run, whose names nobody knows. `code`: the plug-in files that were trusted with the
-    configuration, as they were read then; no others are run."""
+    """The chains under `transformer`. `plug_ins`: those that the file itself declares, by name. `lenient`: a chain for
+    a missing model is ignored, as in claude-code-router, instead of being an error. `javascript`: it declares plug-ins
+    that cannot be run, whose names are unknown. `code`: the plug-in files that were trusted with the configuration,
+    with their content at that time; no others are run."""
     reader = _Reader(table.problems, plug_ins, folder, code, javascript, inert=table.inert)
     chains = Chains()
     if "use" in table:
@@ -124,12 +124,12 @@ def read_chains(
 
 
 def is_plug_in(name: str) -> bool:
-    """Whether a link of this name is code of somebody else."""
+    """Whether a link of this name is third-party code."""
     return name not in OURS and name.lower() not in _FOREIGN and not name.endswith((".js", ".cjs", ".mjs"))
 
 
 def plug_in_file(name: str, folder: File) -> File | None:
-    """The file that a plug-in is in, if it is named by a file: it is looked for beside the configuration.
+    """The file of a plug-in, if it is named by one: relative to the configuration.
 
     >>> str(plug_in_file("./mine.py:Mine", File("/etc"))), plug_in_file("package.module:Mine", File("/etc"))
     ('/etc/mine.py', None)
@@ -139,17 +139,17 @@ def plug_in_file(name: str, folder: File) -> File | None:
         return None
     try:
         return folder / File(place).expanduser()
-    except RuntimeError:  # `~somebody` who does not exist
+    except RuntimeError:  # `~user` for a user who does not exist
         return folder / place
 
 
 def chain_warnings(provider: ProviderConfig) -> list[str]:
-    """What is odd about the chains of a provider, each thing once."""
+    """Warnings about the chains of a provider, each once."""
     shared, own = provider.transformers or (), provider.model_transformers
     alone = [] if provider.models and all(model in own for model in provider.models) else [shared]
     lines: dict[str, None] = {}
     for chain in [*alone, *((*shared, *uses) for uses in own.values())]:
-        with suppress(MoonshimError):  # a plug-in that was there when the file was read
+        with suppress(MoonshimError):  # a plug-in that existed when the file was loaded
             lines.update(dict.fromkeys(_load(chain).warnings))
     return list(lines)
 
@@ -175,7 +175,7 @@ class _Reader:
         self._javascript = javascript
 
     def uses(self, value: Any, path: Path) -> list[tuple[TransformerUse, Path]]:
-        """The links as they are written, and where."""
+        """The links as written, and their paths."""
         if value is None and self._inert:
             return []
         if not isinstance(value, list):
@@ -198,7 +198,7 @@ class _Reader:
         return []
 
     def select_uses(self, uses: list[tuple[TransformerUse, Path]]) -> tuple[TransformerUse, ...] | None:
-        """The links that are run here. None when none is left of them: then nothing was said."""
+        """The links to run. None if none is left: then the chain counts as not configured."""
         ours: list[TransformerUse] = []
         for use, path in uses:
             declared = self._plug_ins.get(use.name)
@@ -247,7 +247,7 @@ class _Reader:
         return fields
 
     def _with_resolved_path(self, use: TransformerUse) -> TransformerUse:
-        """A plug-in's file is looked for beside the configuration."""
+        """A plug-in's file is relative to the configuration."""
         file = plug_in_file(use.name, self._folder) if self._folder is not None else None
         if file is None:
             return use
@@ -255,7 +255,7 @@ class _Reader:
         return TransformerUse(f"{file}:{use.name.rpartition(':')[2]}", use.options, source)
 
     def _trust_problem(self, use: TransformerUse) -> str | None:
-        """Why a plug-in is not run, where only code that was trusted may be: it is not among that."""
+        """Why a plug-in is not run, if only trusted code may be and it is not trusted."""
         if self._code is None or self._folder is None or use.name in OURS:
             return None
         from moonshim.transformers.plugins import is_module_in
@@ -272,14 +272,14 @@ class _Reader:
 
 
 def _load(uses: tuple[TransformerUse, ...]) -> Chain:
-    """The chain that runs these. Raises `MoonshimError` for what does not exist or cannot have these options."""
+    """The chain of these links. Raises `MoonshimError` for unknown ones and for invalid options."""
     from moonshim.transformers import load_chain
 
     return load_chain(uses)
 
 
 def _limits(uses: list[tuple[TransformerUse, Path]]) -> dict[str, Any]:
-    """The profile fields that claude-code-router's `maxtoken` and `maxcompletiontokens` stand for."""
+    """The profile fields that claude-code-router's `maxtoken` and `maxcompletiontokens` correspond to."""
     overrides: dict[str, Any] = {}
     for use, _ in uses:
         kind = use.name.lower()
