@@ -1,4 +1,4 @@
-"""The command `moonshim`: arguments -> the command that they name, which alone is imported."""
+"""The command `moonshim`: arguments -> the command that they name; only that one is imported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMANDS: Final = {
     "mend": "mend recorded streams of a Kimi model, and tell what was put right",
     "explain": "show what a host would be sent for a request, and why it differs",
 }
-"""The name of a command is the name of its module, which has `main(argv) -> int`."""
+"""A command's name is its module's name; the module has `main(argv) -> int`."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -48,7 +48,7 @@ Each command has a --help of its own. The pages are in docs/: configuration.md, 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; its exit code. No exception leaves, whatever came in: it would be a traceback to a user."""
+    """Run the command; return the exit code. Exceptions never escape: users would see a traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         console.prepare()
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         console.silence(sys.stdout, sys.stderr)
         return console.BROKEN_PIPE
-    except SystemExit as stopped:  # how argparse ends, after --help and after an error
+    except SystemExit as stopped:  # how argparse exits, after --help and after an error
         return stopped.code if isinstance(stopped.code, int) else console.DONE
     except OSError as error:
         if _is_homeless():
@@ -97,7 +97,7 @@ def _run(arguments: list[str]) -> int:
 
 def _is_homeless() -> bool:
     try:
-        os.getcwd()  # noqa: PTH109 - pathlib takes longer to import than a small command to run
+        os.getcwd()  # noqa: PTH109 - importing pathlib takes longer than running a small command
     except FileNotFoundError:
         return True
     return False

@@ -24,7 +24,7 @@ __all__ = ["main", "parser"]
 _NEEDED: Final = ("prompt_toolkit", "rich", "aiohttp")
 _NEEDED_BY_DEMO: Final = ("uvicorn", "httptools", "structlog")
 _TERMINATED: Final = 143
-"""128 and SIGTERM."""
+"""128 plus SIGTERM."""
 _USAGE: Final = """moonshim chat [--model NAME] [--provider NAME] [--resume [ID]] [--folder DIR] [--yolo] …
        moonshim chat -p PROMPT [--output text|json|stream-json] …"""
 _EPILOG: Final = """\
@@ -54,7 +54,7 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `moonshim chat`; its exit code."""
+    """Run `moonshim chat`; return the exit code."""
     command = parser()
     given = command.parse_args(list(argv))
     _check(command, given)
@@ -89,7 +89,7 @@ async def _chat(wish: ChatOptions) -> int:
         ended.append(1)
         task.cancel()
 
-    # A terminal that is left in the middle of an answer must not stay as the answer needed it.
+    # The terminal must be restored if the chat ends in the middle of a response.
     for name in ("SIGTERM", "SIGHUP"):
         if (number := getattr(signal, name, None)) is not None and sys.platform != "win32":
             asyncio.get_running_loop().add_signal_handler(number, end)
@@ -121,7 +121,7 @@ def _print_error(text: str) -> None:
     console.print_note("moonshim chat: " + "\n".join(console.safe(line) for line in text.split("\n")))
 
 
-# -- what is asked for -------------------------------------------------------------------------------------------
+# -- options ---------------------------------------------------------------------------------------------------------
 
 
 def _check(command: console.Parser, given: Any) -> None:
@@ -136,7 +136,7 @@ def _check(command: console.Parser, given: Any) -> None:
 
 
 def _prompt(command: console.Parser, given: Any) -> str | None:
-    """What to ask; None: somebody will type it."""
+    """The prompt; None: it will be typed."""
     if given.prompt is None:
         if sys.stdin is not None and sys.stdin.isatty():
             if sys.stdout is not None and sys.stdout.isatty():
@@ -188,7 +188,7 @@ def _wish(given: Any, *, paced: bool) -> ChatOptions:
 
 
 def parser() -> console.Parser:
-    """What the command understands."""
+    """The command's arguments."""
     made = console.Parser(
         prog="moonshim chat",
         usage=_USAGE,
@@ -198,7 +198,7 @@ def parser() -> console.Parser:
         epilog=_EPILOG,
     )
     add = made.add_argument
-    add("words", nargs="*", help=SUPPRESS)  # nobody should be told of "unrecognized arguments" for a prompt
+    add("words", nargs="*", help=SUPPRESS)  # avoids an error about "unrecognized arguments" for a prompt
     add("-p", "--prompt", metavar="PROMPT", help="give one answer and end; - reads the prompt from standard input")
     add("--output", choices=("text", "json", "stream-json"), default="text", help="what -p writes (default: text)")
     add("--model", metavar="NAME", help="a model, an alias, or provider/model")

@@ -1,4 +1,4 @@
-"""`moonshim config`: a configuration file -> what it means, or everything that is wrong with it; and an example."""
+"""`moonshim config`: a configuration file -> a summary, or everything that is wrong with it; and an example."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _SHOWN_MODELS: Final = 12
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `moonshim config`; its exit code."""
+    """Run `moonshim config`; return the exit code."""
     parser = console.Parser(
         prog="moonshim config",
         usage=_USAGE,
@@ -106,7 +106,7 @@ def _check(file: str | None) -> int:
 
 
 def _show_untrusted(path: Path, problem: str) -> int:
-    """A file that nobody has trusted is only read: no plug-in, no variable and no other file is looked at."""
+    """An untrusted file is only parsed: plug-ins, variables and other files are not accessed."""
     try:
         load_config(path, None)
     except ConfigError as error:
@@ -118,7 +118,7 @@ def _show_untrusted(path: Path, problem: str) -> int:
 
 
 def _startup_problems(config: Config, found: FoundConfig | None) -> list[str]:
-    """Why `moonshim serve` would refuse it, although it can be read."""
+    """Why `moonshim serve` would refuse it, although it can be loaded."""
     given = {} if found is None else {"config": str(found.path), "needs_trust": found.needs_trust}
     try:
         return startup_problems(config, ServeSettings.of(config, **given))
@@ -193,7 +193,7 @@ def _of_provider(provider: ProviderConfig) -> list[tuple[str, str]]:
 
 
 def _key_of(provider: ProviderConfig, paint: console.Paint) -> str:
-    """Where its keys are from; what they are is nobody's business."""
+    """Where its keys come from; never the keys."""
     if not provider.key_sources:
         return "the client's own" if provider.passes_client_key else "none"
     return ", ".join(
@@ -244,7 +244,7 @@ def _part(title: str, rows: list[tuple[str, str]], paint: console.Paint) -> Iter
 
 
 def _rows(rows: list[tuple[str, str]], paint: console.Paint, painted: dict[str, str]) -> Iterator[str]:
-    """Names and what is said of them, in two columns; `painted` is ready to be shown."""
+    """Names and descriptions in two columns; `painted` is ready to be shown."""
     width = max(len(console.safe(name)) for name, _ in rows)
     for name, said in rows:
         yield f"  {paint.dim(console.safe(name).ljust(width))}  {painted.get(name) or console.safe(said)}"

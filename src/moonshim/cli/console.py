@@ -1,4 +1,4 @@
-"""What all commands share with the person before the screen: exit codes, safe text, colour, and help."""
+"""What all commands share for talking to the user: exit codes, safe text, colour, and help."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ DONE: Final = 0
 FAILED: Final = 1
 BAD_USAGE: Final = 2
 INTERRUPTED: Final = 130
-"""128 and the number of the signal, as a shell counts it: SIGINT here, SIGPIPE below."""
+"""128 plus the number of the signal, as shells do: SIGINT here, SIGPIPE below."""
 BROKEN_PIPE: Final = 141
 
 _DEFAULT_WIDTH: Final = 100
 _shown: Final[list[BaseException]] = []
-"""The error whose traceback was shown last, with MOONSHIM_DEBUG: several lines may be about one."""
+"""The error whose traceback was shown last, with MOONSHIM_DEBUG: several lines may be about the same one."""
 _NO_CHOICE: Final = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
 _NO_OPTION: Final = re.compile(r"unrecognized arguments: (--[\w-]+)")
 _HEADING: Final = re.compile(r"^(?:usage(?=:)|\S[^\n]*:$)", re.MULTILINE)
 
 
 def print_note(text: str) -> None:
-    """A line for the person, beside the output; with MOONSHIM_DEBUG, the traceback of the error that it is about."""
+    """A message to the user on standard error; with MOONSHIM_DEBUG, followed by the traceback of the error."""
     if sys.stderr is None:
         return
     print(text, file=sys.stderr, flush=True)
     error = sys.exception()
     if debugging() and error is not None and error not in _shown:
         _shown[:] = [error]
-        error.__suppress_context__ = False  # what it was made from is where it happened
+        error.__suppress_context__ = False  # the original exception has the location
         traceback.print_exception(error)
 
 
 def prepare() -> None:
-    """A character that the terminal's encoding lacks is written as an escape, and is no error."""
+    """Write characters that the terminal's encoding lacks as escapes, instead of failing."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def silence(*streams: IO[str] | None) -> None:
-    """Nobody reads these any more: what Python still wants to write at its exit must not become an error."""
+    """The reader is gone: what Python still wants to write at exit must not become an error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         if stream is not None:
@@ -72,7 +72,7 @@ def silence(*streams: IO[str] | None) -> None:
 
 
 def report_error(error: Exception) -> int:
-    """An error of ours, in a line. `MOONSHIM_DEBUG=1` gives the traceback, for whoever mends it."""
+    """An internal error, in one line. `MOONSHIM_DEBUG=1` shows the traceback."""
     if debugging():
         raise error
     print_note(f"moonshim: {fault_line(error)}")
@@ -88,7 +88,7 @@ def fault_line(error: Exception) -> str:
 
 
 def safe(text: str) -> str:
-    """The text on one line, and unable to move the cursor, to change colours or to reverse the order of letters.
+    """The text on one line, unable to move the cursor, change colours or reverse the order of letters.
 
     >>> print(safe("a\\x1b[2Jb\\nc\\u202ed"))
     a\\x1b[2Jb\\nc\\u202ed
@@ -99,7 +99,7 @@ def safe(text: str) -> str:
 
 
 def width_of(stream: IO[str] | None) -> int:
-    """How many columns there are: what COLUMNS says, else what the terminal says."""
+    """Number of columns: from COLUMNS, else from the terminal."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) > 0:
         return int(columns)
@@ -107,18 +107,18 @@ def width_of(stream: IO[str] | None) -> int:
         told = os.get_terminal_size(stream.fileno()).columns if stream is not None else 0
     except (OSError, ValueError):
         told = 0
-    return told or _DEFAULT_WIDTH  # some terminals do not say, dumb ones above all
+    return told or _DEFAULT_WIDTH  # some terminals do not report it, dumb ones above all
 
 
 def fit_columns(text: str, columns: int) -> str:
-    """The text cut to so many columns, where a Chinese character takes two.
+    """The text cut to this many columns; a Chinese character takes two.
 
     >>> fit_columns("finish_reason", 8), fit_columns("今天天气", 8), fit_columns("今天天气", 7)
     ('finish_…', '今天天气', '今天天…')
     """
     from unicodedata import east_asian_width
 
-    used, room = 0, 0  # `room`: what still fits when an ellipsis must come after it
+    used, room = 0, 0  # `room`: what still fits if an ellipsis follows
     for place, char in enumerate(text):
         used += 2 if east_asian_width(char) in "WF" else 1
         if used < columns:
@@ -129,7 +129,7 @@ def fit_columns(text: str, columns: int) -> str:
 
 
 class Paint:
-    """Colours for a stream: none unless it is a terminal, and none for those who set NO_COLOR."""
+    """Colours for a stream: only on a terminal, and not with NO_COLOR."""
 
     def __init__(self, stream: IO[str] | None) -> None:
         self._on = (
@@ -159,12 +159,12 @@ class Paint:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose help keeps its lines, and whose errors are one safe line."""
+    """An argument parser whose help keeps its line breaks, and whose errors are one safe line."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(formatter_class=_Help, allow_abbrev=False, **given)
         if sys.version_info >= (3, 14):
-            self.color = False  # we have our own colours, the same with every Python
+            self.color = False  # we use our own colours, the same with every Python
 
     def print_help(self, file: Any = None) -> None:
         stream = sys.stdout if file is None else file
@@ -179,7 +179,7 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(BAD_USAGE)
 
     def _suggestion(self, message: str) -> str:
-        """`; did you mean …?` where a command, a word or an option is nearly one that there is."""
+        """`; did you mean …?` if a command, a word or an option is close to an existing one."""
         if found := _NO_CHOICE.search(message):
             wrong, known = found[1], [word.strip(" '\"") for word in found[2].split(",")]
         elif found := _NO_OPTION.search(message):

@@ -1,4 +1,4 @@
-"""`moonshim serve --demo`: settings -> a gateway, and the simulator as the host behind it, in one process."""
+"""`moonshim serve --demo`: settings -> a gateway with the simulator as its host, in one process."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from moonshim.simulator.server import Simulator
 __all__ = ["DemoService", "demo_config", "open_demo"]
 
 _PATIENT: Final = Retries(breaker_failures=1_000_000)
-"""A fault that somebody asks for says nothing of the next request."""
+"""A fault that one request asks for says nothing about the next one."""
 
 
 async def open_demo(settings: ServeSettings, worker: int) -> DemoService:
-    """What `moonshim serve --demo` serves, in this process."""
+    """Create the service for `moonshim serve --demo`, in this process."""
     simulator = await Simulator(behaviour="selfhost", log=_print_refused).__aenter__()
     try:
         config = demo_config(simulator.url, os.environ)
@@ -35,7 +35,7 @@ async def open_demo(settings: ServeSettings, worker: int) -> DemoService:
 
 
 class DemoService:
-    """A gateway and its only host. The host goes last."""
+    """A gateway and its only host, which is closed last."""
 
     def __init__(self, gateway: GatewayService, simulator: Simulator) -> None:
         self._gateway, self._simulator = gateway, simulator
@@ -51,13 +51,14 @@ class DemoService:
 
 
 def _print_refused(seen: RecordedRequest) -> None:
-    """The gateway has its own line for each request; what the simulator refused, the gateway did not make right."""
+    """The gateway logs its own line for each request; a refusal by the simulator is a request that the gateway did not
+    fix."""
     if seen.problem is not None:
         log_request(seen)
 
 
 def demo_config(url: str, environ: Mapping[str, str]) -> Config:
-    """A configuration with the simulator, which answers to the names that agents ask for by themselves.
+    """A configuration with the simulator, which also serves the model names that agents use by default.
 
     >>> config = demo_config("http://127.0.0.1:8485", {})
     >>> config.aliases["claude-*"], config.aliases["*+*"]

@@ -1,4 +1,4 @@
-"""Mended bytes -> standard output, or a file beside; at once, all of them, and never over an input."""
+"""Mended bytes -> standard output, or files in a folder; at once, completely, and never over an input."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class CannotWrite(Exception):
 
 
 class UnusableFolder(Exception):
-    """The folder for the output is none, or writing there would destroy an input."""
+    """The output folder is not a folder, or writing there would destroy an input."""
 
 
 class StandardOutput:
-    """Everything goes to standard output, one recording after the other. A broken pipe stays what it is."""
+    """Everything goes to standard output, one recording after the other. A broken pipe is passed on."""
 
     def __init__(self) -> None:
         self._last = b"\n"
@@ -35,7 +35,7 @@ class StandardOutput:
         return None
 
     def is_input(self, file: str) -> bool:
-        """Whether this input is a file to which standard output is appended: reading it would never end."""
+        """Whether this input is the file that standard output appends to: reading it would never end."""
         if sys.stdout is None:
             return False
         ours = os.fstat(sys.stdout.fileno())
@@ -44,7 +44,7 @@ class StandardOutput:
     @contextmanager
     def open(self, place: int) -> Iterator[Write]:
         if self._last != b"\n":
-            self._write(b"\n")  # a response may have no line end, and what follows it is another document
+            self._write(b"\n")  # a response may lack a final newline, and what follows is another document
         yield self._write
 
     def _write(self, data: bytes) -> None:
@@ -62,10 +62,10 @@ class StandardOutput:
 
 
 class OutputFolder:
-    """Each recording goes to a file of its own, under its base name; names that meet are numbered."""
+    """Each recording goes to its own file, under its base name; conflicting names are numbered."""
 
     def __init__(self, folder: str, files: Sequence[str], others: Iterable[str] = ()) -> None:
-        """`others` are read too, and not to be overwritten either."""
+        """`others` are also read, and must not be overwritten either."""
         self._paths = [Path(folder) / name for name in _names(files)]
         inputs = _identities([*files, *others])
         for path, file in zip(self._paths, files, strict=True):
@@ -103,7 +103,7 @@ class OutputFolder:
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
-    """Past all buffers: who reads a live stream sees each piece when it comes."""
+    """Unbuffered: readers of a live stream see each piece when it comes."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
@@ -120,7 +120,7 @@ def _names(files: Sequence[str]) -> list[str]:
         base = "stdin" if file == "-" else Path(file).name
         base = "recording" if base in _NAMELESS else base
         name, number = base, 1
-        while name.casefold() in taken:  # some file systems do not tell X from x
+        while name.casefold() in taken:  # some file systems ignore case
             number += 1
             name = f"{Path(base).stem}-{number}{Path(base).suffix}"
         taken.add(name.casefold())
@@ -129,7 +129,7 @@ def _names(files: Sequence[str]) -> list[str]:
 
 
 def _identities(files: Iterable[str]) -> set[tuple[int, int]]:
-    """Which files these are, by whatever name or link."""
+    """The identities of these files, by whatever name or link."""
     found: set[tuple[int, int]] = set()
     for file in files:
         try:

@@ -49,11 +49,11 @@ _MARKS: Final = {"right": ("✓", "green"), "wrong": ("✗", "red"), "unknown": 
 
 
 class _CannotCheck(Exception):
-    """There is nothing to check; the message is for the person."""
+    """There is nothing to check; the message is for the user."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `moonshim doctor`; its exit code."""
+    """Run `moonshim doctor`; return the exit code."""
     given = parser().parse_args(list(argv))
     if find_spec("aiohttp") is None:
         console.print_note(
@@ -89,7 +89,7 @@ async def _check(config: Config, given: Any) -> int:
 
 
 class _Progress:
-    """Who is still being asked: on a terminal only, on a line that is taken away again."""
+    """Which providers are still being checked: only on a terminal, on a line that is erased afterwards."""
 
     def __init__(self) -> None:
         self._on = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -108,7 +108,7 @@ class _Progress:
         sys.stderr.flush()
 
 
-# -- what is shown -----------------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------------------------
 
 
 def _report(report: ProviderReport, paint: console.Paint) -> Iterator[str]:
@@ -127,7 +127,7 @@ def _report(report: ProviderReport, paint: console.Paint) -> Iterator[str]:
         yield f"    {paint.dim(title.ljust(9))} {console.safe(said)}"
 
 
-# -- what is asked for -------------------------------------------------------------------------------------------
+# -- options ---------------------------------------------------------------------------------------------------------
 
 
 def _configuration(file: str | None) -> Config:
@@ -148,7 +148,7 @@ def _configuration(file: str | None) -> Config:
 
 
 def _chosen(config: Config, names: Sequence[str]) -> Config:
-    """The configuration with only those providers that were named."""
+    """The configuration with only the selected providers."""
     from msgspec.structs import replace
 
     from moonshim.config.problems import nearest
@@ -163,7 +163,7 @@ def _chosen(config: Config, names: Sequence[str]) -> Config:
 
 
 def parser() -> console.Parser:
-    """What the command understands."""
+    """The command's arguments."""
     made = console.Parser(
         prog="moonshim doctor",
         usage=_USAGE,

@@ -1,12 +1,12 @@
-"""`moonshim explain`: a request in, and out comes what its host would be sent, with every change and its reason.
+"""`moonshim explain`: a request -> the request that its host would be sent, with every change and its reason.
 
 The document, with `--format json`:
 
     {"from": "anthropic", "to": "openai_chat", "host": "moonshot", "generation": "k2.5", "model": "kimi-k2.5",
      "body": {…},                                                  what would be sent
-     "changes": [{"rule": "…", "detail": "…", "place": "…"}]}      what is not sent as it came; `place` may be missing
+     "changes": [{"rule": "…", "detail": "…", "place": "…"}]}      what is sent differently; `place` may be missing
 
-A request that is refused gives `{"error": …}` instead, in the words of the client's own dialect.
+A request that is refused gives `{"error": …}` instead, in the client's own dialect.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ on standard error. A file may have 64 MiB."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `moonshim explain`; its exit code."""
+    """Run `moonshim explain`; return the exit code."""
     parser = _parser()
     given = parser.parse_args(list(argv))
     if given.request == "-" and (sys.stdin is None or sys.stdin.isatty()):
@@ -97,7 +97,7 @@ def main(argv: Sequence[str]) -> int:
         return console.FAILED
     elsewhere = given.from_ or given.to or given.host or given.base_url or given.model or given.set
     if header is not None and header.changes is not None and not elsewhere:
-        # What the gateway sent is in the log, and why: preparing it again would only say that it is right.
+        # The log has the request that was sent, and why: preparing it again would only confirm that it is right.
         prepared = msgspec.structs.replace(prepared, body=body, changes=list(header.changes))
         dialect = header.client_dialect or dialect
     print(_as_json(prepared, dialect) if in_json else _as_text(prepared, dialect), flush=True)
@@ -137,7 +137,7 @@ def _has_blocks(messages: Any) -> bool:
 
 
 def _read(name: str) -> tuple[Any, StreamHeader | None]:
-    """A request, from a file that holds it alone, or from the header of a stream log."""
+    """A request, from a file that contains only it, or from the header of a stream log."""
     if name == "-":
         data = sys.stdin.buffer.read(LIMIT + 1) if sys.stdin is not None else b""
     else:

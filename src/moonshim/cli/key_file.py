@@ -1,4 +1,4 @@
-"""A configuration file, and a key to add or to take away -> the file with that change, and nothing else changed."""
+"""A configuration file, and a key to add or to remove -> the file with only that change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moonshim.config.files.source_file import file_problem, read_file
 __all__ = ["CannotEdit", "Entry", "KeyFile", "block_of", "create_file"]
 
 Entry: TypeAlias = dict[str, Any]
-"""One key as the file has it: `name`, `digest` and its limits."""
+"""One key as in the file: `name`, `digest` and its limits."""
 
 _JSON_SUFFIXES: Final = (".json", ".jsonc", ".json5")
 _JSON_BEGINS: Final = re.compile(r"\s*(?:\{|\[\s*\{)")
@@ -36,10 +36,10 @@ class CannotEdit(Exception):
 
 
 class KeyFile:
-    """A configuration file as text. Before new text replaces it, it is read: it must say the old, and the change."""
+    """A configuration file as text. New text is parsed before it replaces the old: only the change may differ."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path.resolve()  # a link stays a link: what it leads to is replaced
+        self._path = path.resolve()  # a link stays a link: its target is replaced
         try:
             self._data = read_file(self._path)
             text = self._data.decode()
@@ -60,12 +60,12 @@ class KeyFile:
 
     @property
     def entries(self) -> list[Entry]:
-        """The keys in the file, as far as they are keys."""
+        """The keys in the file, as far as they are valid."""
         found = self._value.get("keys") if isinstance(self._value, dict) else None
         return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
     def add(self, entry: Entry) -> None:
-        """With one key more, behind the others; from now on a key is required, even if all of them get lost."""
+        """Add a key after the others; from now on a key is required, even if all of them get lost."""
         after = self._require_keys({"keys": [*self.entries, _plain(entry) if self.is_json else entry]})
         if self.is_json:
             self._replace(self._rewrite(after), after)
@@ -79,11 +79,11 @@ class KeyFile:
         self._replace("".join(lines) + block_of(entry, in_json=False).replace("\n", self._newline), after)
 
     def remove(self, name: str) -> None:
-        """Without the key of that name, which must be there. Where it was the last one, the file says so."""
+        """Remove the key of that name, which must exist. If it was the last one, the file says so."""
         place = next((at for at, entry in enumerate(self.entries) if entry.get("name") == name), None)
         left = [entry for at, entry in enumerate(self.entries) if at != place]
         after = _check_object(self._value) | {"keys": left} if left else self._require_keys({"keys": left})
-        if place is None:  # claude-code-router's only key is a field of its own: `APIKEY`
+        if place is None:  # claude-code-router's only key is a separate field: `APIKEY`
             after.pop(name, None)
         if self.is_json:
             self._replace(self._rewrite(after), after)
@@ -96,7 +96,7 @@ class KeyFile:
             self._replace("".join(self._before_tables(lines, "keys = []\n\n")), after)
 
     def _require_keys(self, change: dict[str, Any]) -> dict[str, Any]:
-        """What the file is to say: the change, and that a key is required."""
+        """The expected values: the change, and that a key is required."""
         after = _check_object(self._value)
         gateway = after.get("gateway", {})
         if not isinstance(gateway, dict):
@@ -111,7 +111,7 @@ class KeyFile:
         return lines
 
     def _lines_requiring_keys(self) -> list[str]:
-        """The lines of a TOML file, with `require_keys = true`: near its beginning, where a cut does not reach it."""
+        """The lines of a TOML file with `require_keys = true` near the top, where truncation does not reach it."""
         lines = self._lines
         gateway = self._value.get("gateway", {})
         if gateway.get("require_keys") is True:
@@ -124,7 +124,7 @@ class KeyFile:
         return [*lines[: place + 1], f"require_keys = true{self._newline}", *lines[place + 1 :]]
 
     def _before_tables(self, lines: list[str], text: str) -> list[str]:
-        """With this before the first table and its comment."""
+        """Insert this before the first table and its comment."""
         place = next((at for at, line in enumerate(lines) if _HEADER.match(line)), len(lines))
         while place > 0 and lines[place - 1].lstrip().startswith("#"):
             place -= 1
@@ -151,9 +151,9 @@ class KeyFile:
         return text + "\n" if self.text.endswith("\n") else text
 
     def _without_block(self, lines: list[str], place: int) -> list[str]:
-        """Without the lines of a `[[keys]]` table, from its header to its last value.
+        """Remove the lines of a `[[keys]]` table, from its header to its last value.
 
-        Comments behind that belong to others.
+        Comments after that belong to what follows.
         """
         starts = [at for at, line in enumerate(lines) if _KEYS_HEADER.match(line.rstrip("\r\n"))]
         if place >= len(starts):
@@ -163,7 +163,7 @@ class KeyFile:
         while _SAYS_NOTHING.match(lines[end - 1].rstrip("\r\n")):
             end -= 1
         while end < len(lines) and start > 0 and not lines[start - 1].strip() and not lines[end].strip():
-            end += 1  # of the empty lines before and behind it, those before are enough
+            end += 1  # of the empty lines before and after it, those before are enough
         if end == len(lines):
             while start > 0 and not lines[start - 1].strip():
                 start -= 1
@@ -189,7 +189,7 @@ class KeyFile:
 
 
 def create_file(path: Path) -> KeyFile:
-    """A configuration file with nothing in it yet, for its owner alone."""
+    """Create an empty configuration file that only its owner can read."""
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write("{}\n" if path.suffix.lower() in _JSON_SUFFIXES else "")
@@ -218,7 +218,7 @@ def _moment(value: date) -> str:
 
 
 def block_of(entry: Entry, *, in_json: bool) -> str:
-    """A key as it stands in a file.
+    """A key as written in a file.
 
     >>> print(block_of({"name": "ci", "models": ["kimi-*"], "expires": date(2027, 12, 31)}, in_json=False), end="")
     [[keys]]

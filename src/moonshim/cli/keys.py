@@ -1,4 +1,4 @@
-"""`moonshim keys`: who may use the gateway. A new key is shown once; the configuration keeps its digest."""
+"""`moonshim keys`: manage the gateway's keys. A new key is shown once; the configuration stores its digest."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _HOURS: Final = {"h": 1, "d": 24, "w": 7 * 24, "m": 30 * 24, "y": 365 * 24}
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `moonshim keys`; its exit code."""
+    """Run `moonshim keys`; return the exit code."""
     given = _parser().parse_args(list(argv))
     act: Callable[[argparse.Namespace], int] = given.act
     try:
@@ -99,7 +99,7 @@ def _new(given: argparse.Namespace) -> int:
             raise CannotEdit(f"there is a key {given.name!r} already; revoke it first, or take another name")
         key, entry["digest"] = new_key()
         (file or create_file(path)).add(entry)
-    # Behind the writing: a key that nobody could store must not be handed out.
+    # After writing: a key that could not be stored must not be handed out.
     print(key, flush=True)
     console.print_note(f"moonshim keys: this is the key {given.name!r}, shown this once; {path} has its digest")
     if created:
@@ -166,7 +166,8 @@ def _revoke(given: argparse.Namespace) -> int:
 
 @contextmanager
 def _edit_key_file(found: FoundConfig) -> Iterator[KeyFile | None]:
-    """The file, if it exists. Nobody else changes its keys meanwhile; one that is trusted stays so with the change."""
+    """The file, if it exists, locked against other changes to its keys; if it is trusted, it stays so after the
+    change."""
     path = found.path
     if found.needs_trust:
         trusted_snapshot(path, os.environ)  # in a folder that is not trusted, not even a lock is created
@@ -185,7 +186,7 @@ def _edit_key_file(found: FoundConfig) -> Iterator[KeyFile | None]:
 
 
 def _find_config(given: argparse.Namespace) -> FoundConfig | None:
-    """The file that `moonshim serve` would read, if there is one."""
+    """The file that `moonshim serve` would load, if there is one."""
     try:
         return look_for_config(given.config, os.environ, Path.cwd())
     except NoSuchConfig:
@@ -218,7 +219,7 @@ def _limit(text: str) -> int:
 
 
 def _expiry(text: str, now: datetime | None = None) -> date:
-    """A moment, in UTC; or a day, on which the key still holds.
+    """A point in time, in UTC; or a date, through which the key is valid.
 
     >>> _expiry("12h", datetime(2026, 1, 1, tzinfo=UTC)), _expiry("2999-12-31")
     (datetime.datetime(2026, 1, 1, 12, 0, tzinfo=datetime.timezone.utc), datetime.date(2999, 12, 31))

@@ -1,4 +1,4 @@
-"""`moonshim mend`: recorded streams and responses in, mended ones out, and what was put right on standard error."""
+"""`moonshim mend`: recorded streams and responses -> mended ones, and a report of the repairs on standard error."""
 
 from __future__ import annotations
 
@@ -56,28 +56,28 @@ class CannotRead(Exception):
 
 
 class MendSettings(msgspec.Struct, frozen=True):
-    """How to mend, as far as it was said."""
+    """How to mend, as far as it is specified."""
 
     asked: RequestFacts
     options: KimiOptions | None
     """None: those that fit the model."""
     model: str | None = None
-    """Only when somebody named it on the command line."""
+    """Only if it was named on the command line."""
 
     def with_header(self, header: StreamHeader | None) -> MendSettings:
-        """The same; what nobody said on the command line is as the header of a log says."""
+        """The same, with facts from the header of a log unless the command line gives some."""
         if header is None or self.asked != RequestFacts():
             return self
         return msgspec.structs.replace(self, asked=facts_from_header(header.request or {}, header.model))
 
     def plan_in(self, header: StreamHeader) -> Plan | None:
-        """How the answer in a log is mended again; None where the log, or the command line, says something else."""
+        """The plan to mend the response in a log again; None if the log lacks it, or the command line overrides it."""
         if header.request is None or not header.request_whole or self.asked != RequestFacts():
             return None
         return plan_of(header, model=self.model, options=self.options)
 
     def arguments(self, recording: Recording) -> dict[str, Any]:
-        """What the engine is to be told. Who calls `mend` wants mending, whatever name a host gave to its model."""
+        """Arguments for the engine. `mend` always repairs, whatever name a host gave to its model."""
         model, options = self.model, self.options
         if model is None:
             named = (name for name in (self.asked.model, recording.model) if name is not None and is_kimi_model(name))
@@ -92,7 +92,7 @@ class MendSettings(msgspec.Struct, frozen=True):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `moonshim mend`; its exit code."""
+    """Run `moonshim mend`; return the exit code."""
     parser = _parser()
     given = parser.parse_intermixed_args(list(argv))
     if "list" in given.set:
@@ -136,7 +136,7 @@ def _mend_all(files: list[str], settings: MendSettings, to: OutputFolder | Stand
 
 
 def _mend_one(file: str, place: int, settings: MendSettings, to: OutputFolder | StandardOutput) -> Outcome:
-    """One recording, whatever is wrong with it: the others must not suffer."""
+    """Mend one recording; a failure must not affect the others."""
     try:
         if to.is_input(file):
             return Outcome(file, error="is also what the output is written to")
@@ -171,7 +171,7 @@ def _mend_one(file: str, place: int, settings: MendSettings, to: OutputFolder | 
 def _replay(
     file: str, header: StreamHeader, plan: Plan, stream: Iterator[bytes], write: Callable[[bytes], None]
 ) -> Outcome:
-    """The answer in a log of the gateway, mended again as the gateway did: with its options, for the same client."""
+    """Mend the response in a gateway log again as the gateway did: with its options, for the same client."""
     input_format, head = header.input_format, b""
     if input_format is None:
         sniffer = Sniffer()

@@ -1,4 +1,4 @@
-"""`--set option=value` -> `KimiOptions`; and the options, explained."""
+"""`--set option=value` -> `KimiOptions`; and a description of the options."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ EXPLAINED: Final = {
     "id_policy": "`functions.name:n`, or a suffix for what repeats, or hands off",
     "repair_deltas": "mend native tool deltas, usage, and copies of reasoning",
 }
-"""Every option in words. A test compares this with the options that exist."""
+"""A description of every option. A test compares this with the options that exist."""
 
 
 def parse_settings(settings: Sequence[str]) -> KimiOptions:
-    """Everything on, but for what was set. A later setting of the same option wins.
+    """Everything on, except for what was set. A later setting of the same option wins.
 
     >>> parse_settings(["idPolicy=keep", "buffer_limit=2048"]).id_policy
     'keep'
@@ -60,7 +60,7 @@ def _value(text: str) -> Any:
 
 
 def explain_options(width: int) -> str:
-    """A line or two for each option: its name, what holds when it is not set, and what it means."""
+    """A line or two for each option: its name, its default, and what it means."""
     hints = get_type_hints(KimiOptions)
     preset = KimiOptions.mending()
     shown = {

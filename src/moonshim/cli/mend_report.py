@@ -1,20 +1,20 @@
-"""What became of each recording -> a table for people, or one JSON document for programs.
+"""The outcome of each recording -> a table for people, or one JSON document for programs.
 
 The document, with `--report json`:
 
-    {"files": [{"file": "leaked.sse",            as it was named; "-" is standard input
-                "kind": "sse",                   or "ndjson", "json"; null when it is none of them
-                "model": "kimi-k2.5",            as which model it was mended, or null
+    {"files": [{"file": "leaked.sse",            as named; "-" is standard input
+                "kind": "sse",                   or "ndjson", "json"; null if it is none of them
+                "model": "kimi-k2.5",            the model it was mended for, or null
                 "output": "mended/leaked.sse",   null: standard output, or nothing was written
-                "clean": false,                  nothing had to be put right
-                "repairs": 3,                    how many times something was put right
+                "clean": false,                  whether nothing had to be repaired
+                "repairs": 3,                    number of repairs
                 "rules": {"marker_call": 2, "finish_reason": 1},
                 "details": [{"rule": "marker_call", "detail": "…", "choice": 0}],   the first few hundred
                 "ending": {"finish_reason": "tool_calls", "raw": "stop", "error": null},
                 "error": null}]}                 why it could not be read, or read to its end
 
-An `ending` that is an error has an `error` of `code`, `message` and `retryable`, and the rest null. Where nothing was
-finished, the `ending` itself is null. Keys may be added; none will go away.
+An `ending` that is an error has an `error` of `code`, `message` and `retryable`, and the rest null. If the response did
+not end, the `ending` itself is null. Keys may be added, but never removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LEAST_DETAIL: Final = 12
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of one recording."""
+    """The outcome of one recording."""
 
     file: str
     kind: Kind | None = None
@@ -52,7 +52,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def render_table(outcome: Outcome, paint: Paint, width: int) -> str:
-    """A headline, a row for each rule, and the ending. Every text of the stream is made safe for a terminal."""
+    """A headline, a row for each rule, and the ending. All text from the stream is made safe for a terminal."""
     if outcome.kind is None:
         return _trouble(outcome, paint)
     total = sum(outcome.counts.values())
@@ -82,7 +82,7 @@ def _rows(outcome: Outcome, paint: Paint, width: int) -> list[str]:
     room = max(_LEAST_DETAIL, width - first - second - 6)
     rows = [paint.dim(f"  {'rule':<{first}}  {'count':>{second}}  example")]
     for rule, count in outcome.counts.items():
-        # A detail may be a megabyte long; what cannot be seen need not be made safe.
+        # A detail may be a megabyte long; what is not shown need not be made safe.
         example = fit_columns(safe(examples.get(rule, "")[: room + 1]), room)
         rows.append(f"  {rules[rule]:<{first}}  {count:>{second}}  {example}".rstrip())
     return rows
@@ -100,7 +100,7 @@ def _format_ending(ending: Finished | Failed | None, paint: Paint) -> str:
 
 
 def render_json(outcomes: Sequence[Outcome]) -> str:
-    """One document for all recordings; in ASCII, so that no stream can say anything to a terminal."""
+    """One document for all recordings; in ASCII, so that no stream can send control characters to a terminal."""
     text = json.dumps({"files": [_entry(outcome) for outcome in outcomes]}, indent=2)
     return text.replace("\x7f", "\\u007f")
 

@@ -30,6 +30,6 @@ def number(text: str, what: str, least: float, most: float) -> float:
         value = float(text)
     except ValueError:
         value = least - 1
-    if not least <= value <= most:  # no number is within any bounds
+    if not least <= value <= most:  # NaN is within no bounds
         raise argparse.ArgumentTypeError(f"{what} is a number from {least:g} to {most:g}, not {text[:40]!r}")
     return value

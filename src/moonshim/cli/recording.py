@@ -20,9 +20,9 @@ __all__ = ["Kind", "NotARecording", "Recording", "Sniffer", "split_header"]
 Kind: TypeAlias = Literal["sse", "ndjson", "json"]
 
 HEAD_LIMIT: Final = 1024 * 1024
-"""How far into a stream a model's name is looked for; until it is found, nothing leaves."""
+"""How far into a stream to look for a model's name; until it is found, nothing is written."""
 WHOLE_LIMIT: Final = 64 * 1024 * 1024
-"""How long a response that is not a stream may be: it has to be held whole."""
+"""Maximum size of a response that is not a stream, since it has to be held in memory."""
 BLANK_LIMIT: Final = 64 * 1024
 
 _BLANK: Final = re.compile(b"(?:" + BYTE_ORDER_MARK + rb")*[ \t\r\n]*")
@@ -40,23 +40,23 @@ _NEITHER: Final = "neither SSE, nor NDJSON, nor a JSON response"
 
 
 class NotARecording(Exception):
-    """These bytes are none of the three; the message says what they are instead."""
+    """The bytes are none of the three kinds; the message says what they are instead."""
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """What was recorded: a stream in one of two framings, or a whole response."""
+    """A recorded stream in one of two framings, or a whole response."""
 
     kind: Kind
     model: str | None = None
     """The name in the first chunk, or in the response."""
     body: dict[str, Any] | None = None
-    """The whole response, when it is one."""
+    """The whole response, if it is one."""
     repairs: tuple[Repaired, ...] = ()
-    """What was put right in reading it."""
+    """Repairs made while reading it."""
 
 
 def split_header(pieces: Iterator[bytes]) -> tuple[StreamHeader | None, Iterator[bytes]]:
-    """The header that the gateway writes over its logs, if there is one, and the bytes of the host behind it."""
+    """The header that the gateway writes at the top of its logs, if there is one, and the host's bytes after it."""
     held = b""
     for piece in pieces:
         held += piece
@@ -72,10 +72,10 @@ def split_header(pieces: Iterator[bytes]) -> tuple[StreamHeader | None, Iterator
 
 
 class Sniffer:
-    """Tells a recording by its content, as soon as its first bytes decide it, whatever the chunking.
+    """Detects the kind of a recording from its content, as early as possible, whatever the chunking.
 
-    A stream is known by its first chunk. Only a whole JSON response, which may be spread over many lines, is read to
-    its end. What is none of the three is refused as early as that can be known.
+    A stream is recognised by its first chunk. Only a whole JSON response, which may be spread over many lines, is read
+    to its end. Anything else is refused as early as possible.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Sniffer:
         self._reader: _EventReader | _ObjectReader | None = None
 
     def feed(self, data: bytes) -> Recording | None:
-        """More came. None: it is not decided yet."""
+        """Add bytes. None: not decided yet."""
         self.head += data
         if self._reader is None:
             self._reader = self._choose()
@@ -94,7 +94,7 @@ class Sniffer:
         return self._reader.feed(data)
 
     def flush(self) -> Recording:
-        """That was all."""
+        """End of input."""
         if self._reader is None:
             blank = _BLANK.match(self.head)
             raise NotARecording("there is nothing in it" if blank and blank.end() == len(self.head) else _NEITHER)
@@ -154,13 +154,13 @@ class _EventReader:
         return None
 
     def _check(self, frame: Frame) -> None:
-        """Before there is any data, other lines must be those of an event: a YAML file may begin with `id:` too."""
+        """Before any data, other lines must be those of an event: a YAML file may start with `id:` too."""
         if not self._data and not all(_SSE_LINE.match(line + b"\n") for line in frame.head.splitlines()):
             raise NotARecording(_NEITHER)
 
 
 class _ObjectReader:
-    """Reads lines until one is a chunk; and everything, when the first is not even an object."""
+    """Reads lines until one is a chunk; if the first is not even an object, reads everything."""
 
     def __init__(self, head: bytearray) -> None:
         self._head = head
@@ -168,7 +168,7 @@ class _ObjectReader:
         self._size = 0
         self._first: dict[str, Any] | None = None
         self._broken = False
-        """A line is no object: this is a response over many lines, or a stream with a fault in it."""
+        """A line is not an object: this is a response over many lines, or a damaged stream."""
 
     def feed(self, data: bytes) -> Recording | None:
         self._size += len(data)
@@ -215,7 +215,7 @@ class _ObjectReader:
 
 
 def _stream_with_faults(head: bytes) -> Recording:
-    """No JSON as a whole. Where some line is a chunk, the others are faults that the mender will tell of."""
+    """Not JSON as a whole. If some line is a chunk, the mender reports the others as faults."""
     for line in head.split(b"\n"):
         value = decode_object(line) if line.lstrip().startswith(b"{") else None
         if value is not None and _is_chunk(value):

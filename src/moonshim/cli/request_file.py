@@ -1,4 +1,4 @@
-"""A file with tool definitions, or with a whole request -> what is known of the request."""
+"""A file with tool definitions, or with a whole request -> known facts about the request."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class BadRequestFile(Exception):
 
 
 class RequestFacts(msgspec.Struct, frozen=True):
-    """What the host was asked. Nothing of it is known unless somebody tells."""
+    """What is known about the request; by default, nothing."""
 
     tools: list[Any] | None = None
-    """None: nobody knows. An empty list: there were none."""
+    """None: unknown. An empty list: there were none."""
     tool_choice: Any = None
     history: list[Any] | None = None
     model: str | None = None
@@ -51,7 +51,7 @@ def read_request(path: str) -> RequestFacts:
 
 
 def facts_from_header(body: dict[str, Any], model: str | None) -> RequestFacts:
-    """From the request in the header of a log. What cannot be used is as if nobody had told."""
+    """From the request in the header of a log. What cannot be used is ignored."""
     try:
         asked = _from_request(body, "")
     except BadRequestFile:
@@ -96,7 +96,7 @@ def _read(path: str, where: str) -> Any:
 
 
 def decode_json(data: bytes) -> Any:
-    """The value of a JSON file; `ValueError` says in words why it has none."""
+    """The value of a JSON file; `ValueError` says why it has none."""
     if len(data) > LIMIT:
         raise ValueError(f"longer than {LIMIT >> 20} MiB")
     try:

@@ -1,4 +1,4 @@
-"""`moonshim serve`: arguments -> a gateway that runs, or a sentence that says what is missing."""
+"""`moonshim serve`: arguments -> a running gateway, or a sentence that says what is missing."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ exit codes:
 
 
 class _CannotServe(Exception):
-    """What is asked for cannot be served; the message is for the person."""
+    """The gateway cannot be served as requested; the message is for the user."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `moonshim serve`; its exit code."""
+    """Run `moonshim serve`; return the exit code."""
     command = parser()
     given = command.parse_args(list(argv))
     if given.demo and given.config is not None:
@@ -96,7 +96,7 @@ def _serve(settings: ServeSettings, config: Config) -> int:
 
 
 def _announce(settings: ServeSettings, config: Config, port: int) -> None:
-    """The one line on standard output. It comes when the port answers."""
+    """The one line on standard output. It is written once the port accepts connections."""
     from moonshim.http_server.sockets import url_of
 
     paint = console.Paint(sys.stdout)
@@ -112,7 +112,7 @@ def _announce(settings: ServeSettings, config: Config, port: int) -> None:
         parts.insert(1, f"{settings.workers} workers")
     try:
         print(" · ".join(parts), flush=True)
-    except (OSError, ValueError, AttributeError):  # nobody reads it: that is no reason not to serve
+    except (OSError, ValueError, AttributeError):  # no reader is no reason not to serve
         return
 
 
@@ -125,7 +125,7 @@ def _version() -> str:
         return "(from a folder)"
 
 
-# -- what is asked for -------------------------------------------------------------------------------------------
+# -- options ---------------------------------------------------------------------------------------------------------
 
 
 def _settings(given: Any) -> tuple[ServeSettings, Config]:
@@ -157,7 +157,7 @@ def _settings(given: Any) -> tuple[ServeSettings, Config]:
 
 
 def _configuration(given: Any) -> tuple[FoundConfig | None, Config]:
-    """Where the configuration is, if in a file, and what it says."""
+    """Where the configuration is, if in a file, and the configuration."""
     from moonshim.config import LOOKED_FOR, ConfigError, config_from_environment, load_found, look_for_config
     from moonshim.config.files.find import user_folders
 
@@ -188,7 +188,7 @@ def _configuration(given: Any) -> tuple[FoundConfig | None, Config]:
 
 
 def parser() -> console.Parser:
-    """What the command understands; `deploy/` is checked against it too."""
+    """The command's arguments; `deploy/` is checked against them too."""
     from moonshim.gateway.process.settings import GRACEFUL_SECONDS, HOST, PORT
 
     made = console.Parser(

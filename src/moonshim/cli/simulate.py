@@ -28,7 +28,7 @@ ACTIONS: Final = {
     "behaviours": ("moonshim.cli.simulate_tables", "list the hosts it can emulate"),
     "assumptions": ("moonshim.cli.simulate_tables", "list rules that the real API may have"),
 }
-"""What stands before anything else: the module, which has `main(argv) -> int`, and what it does."""
+"""Subcommands: the module, which has `main(argv) -> int`, and what it does."""
 
 _NEEDED: Final = ("uvicorn", "httptools", "structlog")
 _USAGE: Final = """moonshim simulate [--as HOST] [--fault NAME,… ...] [--chaos RATE]
@@ -68,11 +68,11 @@ exit codes:
 
 
 class _CannotSimulate(Exception):
-    """What is asked for cannot be simulated; the message is for the person."""
+    """The simulator cannot run as requested; the message is for the user."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `moonshim simulate`; its exit code."""
+    """Run `moonshim simulate`; return the exit code."""
     if argv and argv[0] == "natures":
         console.print_note("moonshim simulate: `natures` is called `behaviours` now")
         argv = ["behaviours", *argv[1:]]
@@ -125,7 +125,7 @@ def _simulate(given: Any, settings: SimulatorSettings, *, outside: bool) -> int:
 
 
 def _announce(host: str, port: int, settings: SimulatorSettings) -> None:
-    """The one line on standard output. It comes when the port answers."""
+    """The one line on standard output. It is written once the port accepts connections."""
     from moonshim.http_server.sockets import url_of
 
     paint = console.Paint(sys.stdout)
@@ -141,15 +141,15 @@ def _announce(host: str, port: int, settings: SimulatorSettings) -> None:
     ]
     try:
         print(" · ".join(parts), flush=True)
-    except (OSError, ValueError, AttributeError):  # nobody reads it: that is no reason not to serve
+    except (OSError, ValueError, AttributeError):  # no reader is no reason not to serve
         return
 
 
-# -- what is asked for -------------------------------------------------------------------------------------------
+# -- options ---------------------------------------------------------------------------------------------------------
 
 
 def _settings(given: Any) -> SimulatorSettings:
-    """What the command line says, else the file, else what is usual."""
+    """Settings from the command line, else from the file, else the defaults."""
     from msgspec.structs import replace
 
     from moonshim.simulator import names as named
@@ -182,7 +182,7 @@ def _settings(given: Any) -> SimulatorSettings:
 
 
 def _names(lists: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Names from lists with commas between them; None: there was no such option."""
+    """Names from comma-separated lists; None: the option was not used."""
     if lists is None:
         return None
     return tuple(name for text in lists for one in text.split(",") if (name := one.strip()))
@@ -203,14 +203,14 @@ def _key(variable: str | None) -> str | None:
 
 
 def _is_outside(host: str) -> bool:
-    """Whether others reach it. They may: it holds no secret, and spends nobody's money."""
+    """Whether other machines can reach it. They may: it holds no secrets, and spends no money."""
     from moonshim.http_server.sockets import is_loopback
 
     return not is_loopback(host)
 
 
 def parser() -> console.Parser:
-    """What the command understands."""
+    """The command's arguments."""
     made = console.Parser(
         prog="moonshim simulate",
         usage=_USAGE,

@@ -1,4 +1,4 @@
-"""`moonshim simulate render`: a request in, and out comes the prompt that the model sees, with wrong ids in red."""
+"""`moonshim simulate render`: a request -> the prompt that the model sees, with wrong ids in red."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ exit codes:
 
 
 class _NoPrompt(Exception):
-    """There is nothing to render; the message is for the person."""
+    """There is nothing to render; the message is for the user."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `moonshim simulate render`; its exit code."""
+    """Run `moonshim simulate render`; return the exit code."""
     given = _parser().parse_args(list(argv))
     behaviour = BEHAVIOURS[given.as_]
     try:
@@ -91,7 +91,7 @@ def _body(name: str) -> Json:
         data = _bytes(name)
         body = decode_json(data)
     except (OSError, ValueError) as error:
-        body = decode_object(data)  # half a character, which hosts take, is no JSON for whoever is strict
+        body = decode_object(data)  # lone surrogates, which hosts accept, are not JSON for strict parsers
         if body is None:
             why = getattr(error, "strerror", None) or error
             raise _NoPrompt(f"{label}: {console.safe(str(why))}") from None
@@ -120,14 +120,14 @@ def _parse_request(body: Json, wire: Wire, behaviour: HostBehaviour) -> SimReque
     asked = body.get("model")
     if not isinstance(asked, str) or not asked:
         raise _NoPrompt("the request names no model: --model NAME does")
-    model = asked.partition("+")[0]  # behind it stand faults, which change answers and not prompts
+    model = asked.partition("+")[0]  # the suffix names faults, which change responses and not prompts
     generation = generation_of(model)
     if generation is None:
         raise _NoPrompt(f"nobody serves {console.safe(model)}: --model names another, such as {', '.join(MODELS)}")
     return parse_request(body, wire=wire, model=model, generation=generation, host=behaviour.contract(wire))
 
 
-# -- what is told beside the prompt ------------------------------------------------------------------------------
+# -- messages besides the prompt -------------------------------------------------------------------------------------
 
 
 def _print_refusal(request: SimRequest, behaviour: HostBehaviour) -> bool:
@@ -140,7 +140,8 @@ def _print_refusal(request: SimRequest, behaviour: HostBehaviour) -> bool:
 
 
 def _print_ids(request: SimRequest, ids: list[HistoryId], *, renamed: bool) -> bool:
-    """A line for each id that the model would not have written. What results repeat is told once, with the call."""
+    """A line for each id that the model would not have written. An id repeated in results is reported once, with the
+    call."""
     wrong: dict[str | int, HistoryId] = {}
     for one in ids:
         if one.sent != one.right:
@@ -166,7 +167,7 @@ def _line(one: HistoryId, request: SimRequest, *, renamed: bool) -> str:
 
 
 def _message_index(turn: int, request: SimRequest) -> int:
-    """Which message of the request a turn is: those of Messages may follow a turn for its `system`."""
+    """The index of a turn's message in the request: in Messages, a turn for `system` may come first."""
     messages = request.body.get("messages")
     entries = [at for at, entry in enumerate(messages if isinstance(messages, list) else []) if isinstance(entry, dict)]
     return entries[turn - (len(request.turns) - len(entries))]
@@ -200,7 +201,7 @@ def _highlight(prompt: str, right: set[str], wrong: set[str], paint: console.Pai
 
 
 def _safe(text: str) -> str:
-    """Lines and tabs stay; all else that could play with the terminal is written out."""
+    """Line breaks and tabs stay; other control characters are escaped."""
     return "\n".join("\t".join(map(console.safe, line.split("\t"))) for line in text.split("\n"))
 
 

@@ -1,4 +1,4 @@
-"""`moonshim simulate faults`, `scenarios`, `models`, …: what there is to choose from, as a table or as JSON."""
+"""`moonshim simulate faults`, `scenarios`, `models`, …: the available choices, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEAST_WIDTH: Final = 40
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print one of the tables; the exit code. The first argument is its name."""
+    """Print one of the tables; return the exit code. The first argument is its name."""
     which, *rest = argv
     rows_of, about = _TABLES[which]
     parser = console.Parser(
@@ -43,7 +43,7 @@ def _has(row: Row, word: str) -> bool:
 
 
 def _print(rows: list[Row]) -> None:
-    """Each row: its name, what it is, and where it was seen; under the name of its group, where there are groups."""
+    """Each row: its name, its description, and where it was seen; grouped where there are groups."""
     paint = console.Paint(sys.stdout)
     names = max(len(row["name"]) for row in rows)
     width = max(console.width_of(sys.stdout) - names - 4, _LEAST_WIDTH)

@@ -35,7 +35,7 @@ _TITLES: Final = {
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run `moonshim trust`; its exit code."""
+    """Run `moonshim trust`; return the exit code."""
     parser = console.Parser(
         prog="moonshim trust",
         usage="moonshim trust [--yes | --forget]",
@@ -84,7 +84,7 @@ def _trust(found: FoundConfig, environ: dict[str, str], *, asks: bool) -> int:
     if asks and not _is_confirmed():
         console.print_note("moonshim trust: it is not trusted")
         return console.FAILED
-    remember(snapshot, environ)  # what was shown, whatever the file has become meanwhile
+    remember(snapshot, environ)  # the content that was shown, even if the file has changed since
     console.print_note(f"moonshim trust: {shown} is trusted until it changes")
     return console.DONE
 
