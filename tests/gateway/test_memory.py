@@ -11,9 +11,10 @@ from typing import Any, Final
 import pytest
 
 from moonshim.config.model import Config, Secret
-from moonshim.engine.prepare import read_request
+from moonshim.engine import reasoning_cache
+from moonshim.engine.prepare import ParsedRequest, read_request
+from moonshim.engine.reasoning_cache import CacheEntry
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall
-from moonshim.gateway.memory import reasoning as memory
 from moonshim.gateway.memory.reasoning import ReasoningMemory
 from moonshim.gateway.memory.secret import signing_secret
 from moonshim.gateway.observe.record import RequestRecord
@@ -98,12 +99,18 @@ def thoughts(rounds: int) -> list[str]:
     return [part.text for said in ROUNDS[:rounds] for part in said.parts if isinstance(part, Reasoning)]
 
 
+def entry_for(asked: ParsedRequest, answer: Message) -> CacheEntry:
+    entry = asked.cache_entry(answer)
+    assert entry is not None
+    return entry
+
+
 async def one_round(memory_of: ReasoningMemory, tenant: str, number: int) -> list[str]:
     """Ask with what the client has left, answer, file the answer; what was recalled, in the order of the messages."""
     told = record()
     asked = read_request(body(number))
     found = await memory_of.recall(tenant, asked, told)
-    await memory_of.remember(tenant, asked.turns(), ROUNDS[number], told)
+    await memory_of.remember(tenant, entry_for(asked, ROUNDS[number]), told)
     assert told.store_failures == []
     return [found[index].text for index in sorted(found)]
 
@@ -178,7 +185,7 @@ def test_a_client_that_asks_before_the_last_answer_is_filed_gets_it_all_the_same
         store = _Slow()
         reasoning_memory = ReasoningMemory(store, TTL)
         entry = asyncio.ensure_future(
-            reasoning_memory.remember("local", read_request(body(0)).request, ROUNDS[0], record())
+            reasoning_memory.remember("local", entry_for(read_request(body(0)), ROUNDS[0]), record())
         )
         await asyncio.sleep(0)
         recalling = asyncio.ensure_future(reasoning_memory.recall("local", read_request(body(1)), record()))
@@ -196,7 +203,7 @@ def test_a_filing_that_is_cancelled_holds_nobody() -> None:
     async def run() -> None:
         reasoning_memory = ReasoningMemory(_Slow(), TTL)
         entry = asyncio.ensure_future(
-            reasoning_memory.remember("local", read_request(body(0)).request, ROUNDS[0], record())
+            reasoning_memory.remember("local", entry_for(read_request(body(0)), ROUNDS[0]), record())
         )
         await asyncio.sleep(0)
         entry.cancel()
@@ -214,7 +221,7 @@ def test_when_the_store_is_down_the_request_goes_on_and_says_what_it_lost() -> N
             server.stop()
             told, asked = record(), read_request(body(1))
             assert await reasoning_memory.recall("local", asked, told) == {}
-            await reasoning_memory.remember("local", asked.turns(), ROUNDS[1], told)
+            await reasoning_memory.remember("local", entry_for(asked, ROUNDS[1]), told)
             assert told.store_failures == ["recall", "remember"]
 
     with running_redis() as server:
@@ -224,9 +231,9 @@ def test_when_the_store_is_down_the_request_goes_on_and_says_what_it_lost() -> N
 def test_of_a_very_long_conversation_the_newest_are_recalled_and_the_oldest_given_up_in_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory, "_MOST", 10)
-    monkeypatch.setattr(memory, "_STEP", 4)
-    monkeypatch.setattr(memory, "_AT_ONCE", 3)
+    monkeypatch.setattr("moonshim.gateway.memory.reasoning.MAX_LOST_TURNS", 10)
+    monkeypatch.setattr(reasoning_cache, "_TURNS_DROPPED_AT_ONCE", 4)
+    monkeypatch.setattr(reasoning_cache, "_KEYS_PER_BATCH", 3)
 
     async def run() -> None:
         reasoning_memory = ReasoningMemory(MemoryStore(10_000_000), TTL)
@@ -239,7 +246,7 @@ def test_of_a_very_long_conversation_the_newest_are_recalled_and_the_oldest_give
             firsts.append(min(found, default=0))
             assert all(found[index].text == f"thought {index // 2}" for index in found)
             answer = Message("assistant", (Reasoning(f"thought {number}"), Text(f"answer {number}")))
-            await reasoning_memory.remember("local", asked.turns(), answer, record())
+            await reasoning_memory.remember("local", entry_for(asked, answer), record())
             messages += [
                 {"role": "assistant", "content": f"answer {number}"},
                 {"role": "user", "content": f"{number + 1}"},

@@ -112,6 +112,8 @@ class ParsedRequest:
 
     def cache_entry(self, answer: Message) -> CacheEntry | None:
         """Where to store the reasoning of the response to this request; None if it has none."""
+        if not any(isinstance(part, Reasoning) for part in answer.parts):
+            return None  # without reading the conversation
         return cache_entry(self.turns(), answer)
 
     @_refuse_deep_nesting

@@ -29,12 +29,27 @@ from msgspec import Struct
 
 from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
 
-__all__ = ["CacheEntry", "ConversationIndex", "LostTurn", "cache_entry", "is_empty_reasoning", "lookup"]
+__all__ = [
+    "MAX_LOST_TURNS",
+    "CacheEntry",
+    "ConversationIndex",
+    "LostTurn",
+    "ReasoningLookup",
+    "cache_entry",
+    "is_empty_reasoning",
+    "lookup",
+    "store_key",
+]
 
 HISTORY: Final = 64
 """Number of messages before a turn with a digest of their own. The last digest covers all older messages."""
 LARGEST: Final = 1024 * 1024
 """Maximum number of bytes of reasoning; more is not stored."""
+MAX_LOST_TURNS: Final = 1000
+"""How many lost turns of one conversation a shared store is asked for, the newest ones."""
+_TURNS_DROPPED_AT_ONCE: Final = 200
+"""Beyond the maximum, the oldest are dropped in steps of this size: each step empties the host's prompt cache."""
+_KEYS_PER_BATCH: Final = 200
 _VERSION: Final = b"\x01"
 _DIGEST: Final = 16
 _STEP: Final = _DIGEST + 1
@@ -223,6 +238,45 @@ def lookup(turn: LostTurn, entries: Mapping[str, bytes]) -> Reasoning | None:
         return _REASONING.decode(found.pop())
     except msgspec.MsgspecError:
         return None
+
+
+def store_key(space: str, key: str) -> str:
+    """The key under which a store keeps entries of one space, which nobody outside of that space can read."""
+    return f"{space}:{key}"
+
+
+class ReasoningLookup:
+    """Finds the reasoning that the turns of a request have lost, whatever the store: read `keys`, then `resolve`.
+
+    With a `limit`, the oldest turns of a very long conversation are given up.
+
+    >>> asked = Request(model="k3", messages=(Message("user", (Text("hi"),)),))
+    >>> answer = Message("assistant", (Reasoning("They greet."), Text("Hello!")))
+    >>> entry = cache_entry(asked, answer)
+    >>> later = ConversationIndex([*asked.messages, Message("assistant", (Text("Hello!"),))])
+    >>> wanted = ReasoningLookup(later.lost, "alice")
+    >>> wanted.keys == [store_key("alice", entry.key)]
+    True
+    >>> wanted.resolve({wanted.keys[0]: {entry.field: entry.value}})[1].text
+    'They greet.'
+    """
+
+    __slots__ = ("_turns", "keys")
+
+    def __init__(self, lost: Sequence[LostTurn], space: str, *, limit: int | None = None) -> None:
+        if limit is not None and len(lost) > limit:
+            lost = lost[-(-(len(lost) - limit) // _TURNS_DROPPED_AT_ONCE) * _TURNS_DROPPED_AT_ONCE :]
+        self._turns = [(store_key(space, turn.key), turn) for turn in lost]
+        self.keys: list[str] = list(dict.fromkeys(key for key, _ in self._turns))
+
+    def batches(self) -> list[list[str]]:
+        """The keys for stores that answer many at a time."""
+        return [self.keys[at : at + _KEYS_PER_BATCH] for at in range(0, len(self.keys), _KEYS_PER_BATCH)]
+
+    def resolve(self, entries: Mapping[str, Mapping[str, bytes]]) -> dict[int, Reasoning]:
+        """The reasoning that is known for certain, by the index of its message; `entries` by key and field."""
+        found = ((turn.index, lookup(turn, entries[key])) for key, turn in self._turns if key in entries)
+        return {index: reasoning for index, reasoning in found if reasoning is not None}
 
 
 def _match_summary(turn: LostTurn, history: bytes, entries: Mapping[str, bytes]) -> set[bytes]:

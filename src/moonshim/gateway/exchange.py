@@ -500,12 +500,12 @@ class _UpstreamAttempt:
             return
         if not self._remembered:
             self._remembered = True
-            message = response_stream.message
+            entry = self._parsed.cache_entry(response_stream.message)
             self._learned.learn_reasoning_field(
                 _target_key(self._target), self.prepared.profile, response_stream.reasoning_field
             )
-            if any(isinstance(part, Reasoning) for part in message.parts):
-                await self._state.reasoning_memory.remember(call.tenant, self._parsed.turns(), message, self._record)
+            if entry is not None:
+                await self._state.reasoning_memory.remember(call.tenant, entry, self._record)
         if call.keeps_response and (response := completed_in(out)) is not None:
             await self._state.responses.keep(call.tenant, call.body, response, self._record, call)
 

@@ -266,7 +266,8 @@ class ClientExchange:
         state = self._state
         if not self._remembered:
             self._remembered = True
-            state.memory.remember(self._space, self._parsed, self.response_stream.message)
+            if (entry := self._parsed.cache_entry(self.response_stream.message)) is not None:
+                state.memory.remember(self._space, entry)
             state.learned.learn_reasoning_field(
                 self.target_key, self.prepared.profile, self.response_stream.reasoning_field
             )

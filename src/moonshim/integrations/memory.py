@@ -7,8 +7,8 @@ from threading import Lock
 from typing import Final
 
 from moonshim.engine.prepare import ParsedRequest
-from moonshim.engine.reasoning_cache import cache_entry, lookup
-from moonshim.engine.values.conversation import Message, Reasoning
+from moonshim.engine.reasoning_cache import CacheEntry, ReasoningLookup, store_key
+from moonshim.engine.values.conversation import Reasoning
 from moonshim.errors import InvalidInput
 
 __all__ = ["DEFAULT_BYTES", "Memory"]
@@ -37,20 +37,14 @@ class Memory:
         self.size: int = 0
         """In bytes, with an estimate of what Python needs."""
 
-    # --- thoughts ----------------------------------------------------------------------------------------------
-
     def recall(self, space: str, parsed: ParsedRequest) -> dict[int, Reasoning]:
         """The reasoning that the turns of a request have lost, by the index of their message."""
-        found = ((turn.index, lookup(turn, self.get(f"{space}:{turn.key}"))) for turn in parsed.lost_turns())
-        return {index: thought for index, thought in found if thought is not None}
+        wanted = ReasoningLookup(parsed.lost_turns(), space)
+        return wanted.resolve({key: self.get(key) for key in wanted.keys})
 
-    def remember(self, space: str, parsed: ParsedRequest, answer: Message) -> None:
-        """File what was thought in the answer to a request."""
-        entry = cache_entry(parsed.turns(), answer)
-        if entry is not None:
-            self.put(f"{space}:{entry.key}", entry.field, entry.value)
-
-    # --- values ------------------------------------------------------------------------------------------------
+    def remember(self, space: str, entry: CacheEntry) -> None:
+        """Store the reasoning of a response."""
+        self.put(store_key(space, entry.key), entry.field, entry.value)
 
     def get(self, key: str) -> dict[str, bytes]:
         """All that is under a key, by its field."""

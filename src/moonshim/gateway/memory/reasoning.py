@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from hashlib import blake2b
-from typing import Final
 
 from moonshim.engine.prepare import ParsedRequest
-from moonshim.engine.reasoning_cache import ConversationIndex, LostTurn, cache_entry, lookup
-from moonshim.engine.values.conversation import Message, Reasoning, Request
+from moonshim.engine.reasoning_cache import MAX_LOST_TURNS, CacheEntry, ReasoningLookup, store_key
+from moonshim.engine.values.conversation import Reasoning
 from moonshim.errors import MoonshimError
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.store import Store, StoreUnavailable
 
 __all__ = ["ReasoningMemory", "key_space"]
-
-_MOST: Final = 1000
-"""Maximum number of turns in one conversation to look up, newest first."""
-_STEP: Final = 200
-"""The oldest turns are given up in batches of this size, since each time the host's prompt cache has to start over."""
-_AT_ONCE: Final = 200
 
 
 def key_space(tenant: str) -> str:
@@ -42,50 +35,35 @@ class ReasoningMemory:
 
     async def recall(self, tenant: str, parsed: ParsedRequest, record: RequestRecord) -> dict[int, Reasoning]:
         """The reasoning that the messages of this request have lost, by message index."""
-        lost = _newest(parsed.lost_turns())
+        lost = parsed.lost_turns()
         if not lost:
             return {}
-        space = key_space(tenant)
-        names = list(dict.fromkeys(_store_key(space, turn.key) for turn in lost))
+        wanted = ReasoningLookup(lost, _recall_space(tenant), limit=MAX_LOST_TURNS)
         if self._pending_writes and (
-            waited := [self._pending_writes[name] for name in names if name in self._pending_writes]
+            pending := [self._pending_writes[key] for key in wanted.keys if key in self._pending_writes]
         ):
-            await asyncio.wait(waited)
+            await asyncio.wait(pending)
         try:
-            batches = [names[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE)]
-            found = await asyncio.gather(*map(self._store.entries_many, batches))
+            found = await asyncio.gather(*map(self._store.entries_many, wanted.batches()))
         except StoreUnavailable:
             record.store_failures.append("recall")
             return {}
-        entries_by_key = dict(zip(names, (entries for batch in found for entries in batch), strict=True))
-        thoughts = ((turn.index, lookup(turn, entries_by_key[_store_key(space, turn.key)])) for turn in lost)
-        return {index: thought for index, thought in thoughts if thought is not None}
+        entries = (entries for batch in found for entries in batch)
+        return wanted.resolve(dict(zip(wanted.keys, entries, strict=True)))
 
-    async def remember(
-        self, tenant: str, parsed: Request | ConversationIndex, message: Message, record: RequestRecord
-    ) -> None:
-        """Store the reasoning of a response to a request, both as the client sees them. Never raises."""
+    async def remember(self, tenant: str, entry: CacheEntry, record: RequestRecord) -> None:
+        """Store the reasoning of a response. Never raises."""
+        key = store_key(_recall_space(tenant), entry.key)
+        written = self._pending_writes[key] = asyncio.get_running_loop().create_future()
         try:
-            entry = cache_entry(parsed, message)
-            if entry is None:
-                return
-            name = _store_key(key_space(tenant), entry.key)
-            done = self._pending_writes[name] = asyncio.get_running_loop().create_future()
-            try:
-                await self._store.put_entry(name, entry.field, entry.value, self._ttl)
-            finally:
-                done.set_result(None)
-                if self._pending_writes.get(name) is done:
-                    del self._pending_writes[name]
-        except (MoonshimError, RecursionError):
+            await self._store.put_entry(key, entry.field, entry.value, self._ttl)
+        except MoonshimError:
             record.store_failures.append("remember")
+        finally:
+            written.set_result(None)
+            if self._pending_writes.get(key) is written:
+                del self._pending_writes[key]
 
 
-def _newest(lost: list[LostTurn]) -> list[LostTurn]:
-    if len(lost) <= _MOST:
-        return lost
-    return lost[-(-(len(lost) - _MOST) // _STEP) * _STEP :]
-
-
-def _store_key(space: str, key: str) -> str:
-    return f"recall:{space}:{key}"
+def _recall_space(tenant: str) -> str:
+    return f"recall:{key_space(tenant)}"
