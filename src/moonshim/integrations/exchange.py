@@ -11,26 +11,20 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from moonshim.engine.dialects.openai_responses import completed_in
+from moonshim.engine.exchange import CONTENT_TYPES, Exchange, RequestTarget, describe_counts
 from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.detect import profile_for
-from moonshim.engine.hosts.errors.body import mask_bytes
-from moonshim.engine.hosts.errors.classify import mask_problem, read_problem
 from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.plan import check_options
-from moonshim.engine.prepare import ParsedRequest, Prepared, read_request, render_problem
-from moonshim.engine.response.reply import Form, ResponseStream, form_of, read_reply
+from moonshim.engine.prepare import read_request, render_problem
 from moonshim.engine.stages import Transformer
-from moonshim.engine.values.events import Failed
 from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.errors import InvalidInput, MoonshimError, Problem, problem_of
@@ -49,11 +43,6 @@ _KEYS_IN_ADDRESSES: Final = re.compile(r"key|auth|token|secret|sig", re.IGNORECA
 """Not all that stands behind a question mark: errors speak of an `api-version`."""
 _OF_THE_BODY: Final = frozenset({"content-type", "content-encoding", "content-length", "transfer-encoding"})
 _RETRYING: Final = frozenset({"retry-after", "retry-after-ms", "x-should-retry"})
-_CONTENT_TYPES: Final[dict[Form, str]] = {
-    "sse": "text/event-stream; charset=utf-8",
-    "ndjson": "application/x-ndjson",
-    "json": "application/json",
-}
 
 
 class Route(Struct, frozen=True):
@@ -91,7 +80,7 @@ class ErrorReply(Struct, frozen=True):
     headers: list[Header]
     body: bytes
     sends_again: bool = False
-    """The host refused something that its exchange has put right: it is to be sent once more."""
+    """The host refused something that has been corrected: the request is to be sent once more."""
 
 
 class ClientState:
@@ -135,42 +124,33 @@ class ClientState:
         space = blake2b("\n".join((*secrets, query)).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
         resolved = self.responses.resolve(space, body) if route.dialect == "openai_responses" else body
         parsed = read_request(resolved, dialect=route.dialect)
-        prepare = partial(
-            parsed.prepare,
+        exchange = Exchange(
+            parsed,
+            self.learned,
+            recalled=self.memory.recall(space, parsed),
+            secrets=secrets,
+            reply_id=uuid.uuid4().hex,
+            created=int(time.time()),
+            clock=time.time,
+            keeps_response=route.dialect == "openai_responses",
+        )
+        target = RequestTarget(
+            key=(url, parsed.request.model),
             upstream=route.upstream,
             host=self.host,
             base_url=url,
             options=self.options,
-            recalled=self.memory.recall(space, parsed),
+            overrides=self.overrides,
             transformers=self.transformers,
-            reply_id=uuid.uuid4().hex,
-            created=int(time.time()),
-            clock=time.time,
         )
-        target_key = (url, parsed.request.model)
-        prepared = prepare(overrides=self._merge_overrides(self.learned.of(target_key)))
-        if prepared.profile.dialect != route.upstream:
+        profile = exchange.prepare(target).profile
+        if profile.dialect != route.upstream:
             raise InvalidInput(
-                f"{prepared.profile.host} is spoken to in Messages: use the anthropic package, or an address without"
+                f"{profile.host} is spoken to in Messages: use the anthropic package, or an address without"
                 " /anthropic in it",
                 field="base_url",
             )
-        return ClientExchange(self, body, parsed, prepared, space, secrets, target_key, prepare)
-
-    def _merge_overrides(self, learned: dict[str, Any]) -> Mapping[str, Any] | None:
-        """Overrides of the host profile: those configured, and those learned from the host."""
-        return learned | dict(self.overrides or {}) if learned else self.overrides
-
-    def correct(self, exchange: ClientExchange, problem: Problem) -> Prepared | None:
-        """What to send instead of a request that the host refused for this reason; None: nothing better."""
-        sent, target_key, prepare = exchange.prepared, exchange.target_key, exchange.prepare
-
-        def changes(fields: dict[str, Any]) -> bool:
-            return prepare(overrides=self._merge_overrides(fields)).body != sent.body
-
-        if not self.learned.learn_from_error(target_key, sent.profile, problem, changes):
-            return None
-        return prepare(overrides=self._merge_overrides(self.learned.of(target_key)))
+        return ClientExchange(self, exchange, body, space)
 
     def _is_ours(self, model: object, url: str, upstream: str) -> bool:
         if not isinstance(model, str):
@@ -190,113 +170,75 @@ def render_error(
     if not problem.retryable:
         headers = [header for header in headers if header[0].lower() not in _RETRYING]
         headers += problem.retry_headers.items()
-    own = [("content-type", _CONTENT_TYPES["json"])]
+    own = [("content-type", CONTENT_TYPES["json"])]
     return ErrorReply(problem.status, [*own, *headers], encode(render_problem(problem, dialect=dialect)), sends_again)
 
 
 class ClientExchange:
-    """One request, made right for its host, and the answer to it on its way back."""
+    """One request of a package, and its response on the way back: an `Exchange`, with the state of its client."""
 
-    def __init__(
-        self,
-        state: ClientState,
-        body: dict[str, Any],
-        parsed: ParsedRequest,
-        prepared: Prepared,
-        space: str,
-        secrets: tuple[str, ...],
-        target_key: tuple[str, str],
-        prepare: Callable[..., Prepared],
-    ) -> None:
-        self.prepared = prepared
-        self.target_key, self.prepare = target_key, prepare
-        """Who is asked, and how the request is made right for other cells."""
-        self._corrected = False
-        self._state, self._received_body, self._parsed = state, body, parsed
-        self._space, self._secrets = space, secrets
-        self._output_format: Form = "sse" if parsed.request.stream is True else "json"
-        self._response_stream: ResponseStream | None = None
-        self._remembered = False
-        self.spent = False
-        """What the host still says is of no use: only `end` is left."""
+    def __init__(self, state: ClientState, exchange: Exchange, body: dict[str, Any], space: str) -> None:
+        self._state, self._exchange, self._received_body, self._space = state, exchange, body, space
 
     @property
     def body(self) -> bytes:
         """What is sent."""
-        return encode(self.prepared.body)
-
-    # --- the host's answer -------------------------------------------------------------------------------------
+        return encode(self._exchange.prepared.body)
 
     def start_response(self, content_type: str | None) -> None:
-        """The host has accepted the request; its answer follows."""
-        input_format = form_of(content_type)
-        self._response_stream = read_reply(
-            self.prepared.plan, input_format=input_format, output_format=self._output_format
-        )
-
-    def feed(self, data: bytes) -> bytes:
-        """More bytes of the host came; those that the package is given."""
-        out = self.response_stream.feed(data)
-        self.spent = (self.response_stream.ending is not None or not out) and self.response_stream.problem is not None
-        return self._pass_on(out)
-
-    def end(self) -> bytes:
-        """The host has said all: the rest."""
-        return self._pass_on(self.response_stream.flush())
-
-    def fail(self, error: MoonshimError) -> bytes:
-        """The connection is gone in the middle: how that is told. An answer that had said how it ends is whole."""
-        return self._pass_on(self.response_stream.fail(problem_of(error)))
+        """The host accepted the request; its response follows."""
+        self._exchange.start_response(content_type)
 
     @property
-    def response_stream(self) -> ResponseStream:
-        assert self._response_stream is not None, "the host has answered"
-        return self._response_stream
+    def is_useless(self) -> bool:
+        """The rest of the response is not worth reading: only `end` is left."""
+        return self._exchange.is_useless
 
-    def _pass_on(self, out: bytes) -> bytes:
-        ending = self.response_stream.ending
-        if isinstance(ending, Failed):
-            return mask_bytes(out, self._secrets)
-        if ending is not None and out:
-            self._remember(out)
+    def feed(self, data: bytes) -> bytes:
+        """More bytes came from the host; the bytes for the package."""
+        return self._remember(self._exchange.feed(data))
+
+    def end(self) -> bytes:
+        """The host has sent everything; the rest."""
+        return self._remember(self._exchange.end())
+
+    def fail(self, error: MoonshimError) -> bytes:
+        """The connection broke in the middle: the bytes that say so."""
+        return self._remember(self._exchange.fail(problem_of(error)))
+
+    def _remember(self, out: bytes) -> bytes:
+        """Store what there is to store before the package gets these bytes: its next request may come at once."""
+        state, exchange = self._state, self._exchange
+        if exchange.ending is not None:
+            if (entry := exchange.take_entry()) is not None:
+                state.memory.remember(self._space, entry)
+            if (response := exchange.take_completed()) is not None:
+                state.responses.keep(self._space, self._received_body, response)
         return out
 
-    def _remember(self, out: bytes) -> None:
-        """Before the package learns that the answer is over: its next request may come at once."""
-        state = self._state
-        if not self._remembered:
-            self._remembered = True
-            if (entry := self._parsed.cache_entry(self.response_stream.message)) is not None:
-                state.memory.remember(self._space, entry)
-            state.learned.learn_reasoning_field(
-                self.target_key, self.prepared.profile, self.response_stream.reasoning_field
-            )
-        if self._parsed.dialect == "openai_responses" and (response := completed_in(out)) is not None:
-            state.responses.keep(self._space, self._received_body, response)
-
-    # --- what the package is told ------------------------------------------------------------------------------
+    # --- errors and headers ------------------------------------------------------------------------------------
 
     def stream_error(self) -> ErrorReply | None:
-        """An answer that is an error, though its host said 200: to be asked for while nothing of it is out."""
-        problem = self.response_stream.problem
-        return None if problem is None else self._error_reply(mask_problem(problem, self._secrets))
+        """The error of a response whose status was 200; to be asked for while nothing of it was passed on."""
+        problem = self._exchange.problem
+        return None if problem is None else self._error_reply(problem)
 
     def host_error(self, status: int, headers: Sequence[Header], body: bytes) -> ErrorReply:
-        """The host's error, whatever its shape, in the words of the package."""
-        problem = read_problem(status, body, dict(headers), self.prepared.profile, secrets=self._secrets)
-        return self._error_reply(problem, _forwarded_headers(headers))
+        """The host's error, whatever its shape, in the package's dialect."""
+        return self._error_reply(self._exchange.error_from(status, dict(headers), body), _forwarded_headers(headers))
 
     def _error_reply(self, problem: Problem, headers: Sequence[Header] = ()) -> ErrorReply:
-        better = None if self._corrected else self._state.correct(self, problem)
-        if better is not None:
-            self.prepared, self._corrected = better, True
-        return render_error(problem, self._parsed.dialect, headers, sends_again=better is not None)
+        exchange = self._exchange
+        sends_again = exchange.correct(problem)
+        if sends_again:
+            exchange.prepare(exchange.target)
+        return render_error(problem, exchange.parsed.dialect, headers, sends_again=sends_again)
 
     def headers(self, headers: Sequence[Header]) -> list[Header]:
-        """Those of an answer that begins: the host's, except for what is of its own body, and what was put right."""
-        rules = Counter(change.rule for change in self.prepared.changes) + Counter(self.response_stream.repair_counts)
-        said = ", ".join(f"{rule}={count}" for rule, count in sorted(rules.items())) or "none"
-        own = [("content-type", _CONTENT_TYPES[self._output_format]), ("x-moonshim-repairs", said)]
+        """Those of a response that begins: the host's, except for those about its body, and what was repaired."""
+        exchange = self._exchange
+        repairs = describe_counts(exchange.change_counts, exchange.stream.repair_counts)
+        own = [("content-type", CONTENT_TYPES[exchange.output_format]), ("x-moonshim-repairs", repairs)]
         return [*own, *_forwarded_headers(headers)]
 
 

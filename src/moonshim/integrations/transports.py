@@ -107,7 +107,7 @@ class MendedStream(_MendedResponse):
         out = b""
         while not out and not self._over:
             try:
-                out = self._feed(None if self._exchange.spent else next(self._source, None))
+                out = self._feed(None if self._exchange.is_useless else next(self._source, None))
             except self._http.RequestError as error:
                 out = self._fail(error)
         return out
@@ -140,7 +140,7 @@ class MendedAsyncStream(_MendedResponse):
         out = b""
         while not out and not self._over:
             try:
-                out = self._feed(None if self._exchange.spent else await anext(self._source, None))
+                out = self._feed(None if self._exchange.is_useless else await anext(self._source, None))
             except self._http.RequestError as error:
                 out = self._fail(error)
         return out

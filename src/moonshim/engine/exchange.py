@@ -1,0 +1,304 @@
+"""One request and the response to it, without I/O: what the gateway, the agent and the integrations do the same way.
+
+    prepare(target) -> the host -> start_response -> feed* -> end | fail
+       ^                  |
+       +---- correct <----+-> error_from
+
+A shell owns sockets, timeouts, pauses between attempts, stores, logs and metrics. Whatever it passes on to a client or
+shows to a person comes from here: with the keys masked that the host was sent and may repeat.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from moonshim.engine.dialects.openai_responses import completed_in
+from moonshim.engine.dialects.protocol import Encoder
+from moonshim.engine.hosts.errors.body import mask_bytes
+from moonshim.engine.hosts.errors.classify import mask_problem, read_problem
+from moonshim.engine.hosts.learned import LearnedFields
+from moonshim.engine.prepare import ParsedRequest, Prepared
+from moonshim.engine.reasoning_cache import CacheEntry
+from moonshim.engine.response.reply import MAX_ANSWER_BYTES, Form, ResponseStream, form_of, read_reply
+from moonshim.engine.stages import Transformer
+from moonshim.engine.values.conversation import Reasoning
+from moonshim.engine.values.events import Failed, Finished
+from moonshim.engine.values.options import KimiOptions
+from moonshim.errors import MoonshimError, Problem
+
+__all__ = ["CONTENT_TYPES", "Exchange", "RequestTarget", "describe_counts"]
+
+CONTENT_TYPES: Final[dict[Form, str]] = {
+    "sse": "text/event-stream; charset=utf-8",
+    "ndjson": "application/x-ndjson",
+    "json": "application/json",
+}
+
+
+class RequestTarget(Struct, frozen=True, kw_only=True):
+    """One model at one host, and how requests are prepared for it; see `prepare_request` for the fields."""
+
+    key: Hashable
+    """Identifies the target: what its responses show about the host is remembered under this key."""
+    upstream: str = "openai_chat"
+    host: str | None = None
+    base_url: str | None = None
+    model: str | None = None
+    options: KimiOptions | None = None
+    overrides: Mapping[str, Any] | None = None
+    transformers: Sequence[Transformer] = ()
+    extra_body: Mapping[str, Any] | None = None
+    retry_empty_answer: bool = False
+    """Whether a response of nothing but reasoning is worth a second request: see `Exchange.wants_retry`."""
+
+
+class Exchange:
+    """Prepares one request for one target after the other, and repairs the response of the one that accepts it.
+
+    Guarantees for the shell: a refusal is corrected at most once for each target; nothing that `feed`, `end` and `fail`
+    return, and no `problem`, contains a secret; what has to be stored is there before the bytes that tell the client
+    that the response is over, and only once.
+    """
+
+    def __init__(
+        self,
+        parsed: ParsedRequest,
+        learned: LearnedFields | None = None,
+        *,
+        recalled: Mapping[int, Reasoning] | None = None,
+        secrets: Collection[str] = (),
+        reply_id: str | None = None,
+        created: int = 0,
+        clock: Callable[[], float] | None = None,
+        keeps_response: bool = False,
+    ) -> None:
+        """`recalled`: reasoning that the client has lost. `keeps_response`: the client may continue from the response
+        by its id, so that `take_completed` has it."""
+        self.parsed = parsed
+        self.secrets = secrets
+        """What the host is sent and may repeat: keys, mostly. Set it before the request is sent."""
+        self._learned = learned if learned is not None else LearnedFields()
+        self._recalled, self._reply_id, self._created, self._clock = recalled, reply_id, created, clock
+        self._keeps_response = keeps_response
+        self._corrected: set[Hashable] = set()
+        self._target: RequestTarget | None = None
+        self._prepared: Prepared | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._stream: ResponseStream | None = None
+        self._retried = False
+        self._is_remembered = self._is_entry_due = False
+        self._completed: dict[str, Any] | None = None
+        self.output_format: Form = "json"
+        self.ending: Finished | Failed | None = None
+        """How the response ended, once it has."""
+        self.is_useless = False
+        """The response has failed: what the host still sends is not worth reading."""
+        self.sent_end = False
+        """The bytes after which clients of a stream hang up have been returned."""
+
+    # --- the request -------------------------------------------------------------------------------------------
+
+    @property
+    def target(self) -> RequestTarget:
+        assert self._target is not None, "prepare comes first"
+        return self._target
+
+    @property
+    def prepared(self) -> Prepared:
+        """What the current target is sent."""
+        assert self._prepared is not None, "prepare comes first"
+        return self._prepared
+
+    def prepare(self, target: RequestTarget) -> Prepared:
+        """The request for this target, with what is known about its host. A response to an earlier one is forgotten."""
+        self._begin()
+        self._target, self._prepared = target, self._prepare(target, self._learned.of(target.key))
+        return self._prepared
+
+    def _prepare(self, target: RequestTarget, learned: Mapping[str, Any]) -> Prepared:
+        return self.parsed.prepare(
+            upstream=target.upstream,
+            host=target.host,
+            base_url=target.base_url,
+            model=target.model,
+            options=target.options,
+            overrides={**learned, **(target.overrides or {})} or None,
+            recalled=self._recalled,
+            transformers=target.transformers,
+            extra_body=target.extra_body,
+            reply_id=self._reply_id,
+            created=self._created,
+            clock=self._clock,
+        )
+
+    def correct(self, problem: Problem) -> bool:
+        """Whether the host refused something that the next `prepare` for it puts right: at most once per target."""
+        target, sent = self.target, self.prepared
+        if target.key in self._corrected or not self._learned.learn_from_error(
+            target.key, sent.profile, problem, lambda fields: self._prepare(target, fields).body != sent.body
+        ):
+            return False
+        self._corrected.add(target.key)
+        return True
+
+    @property
+    def change_counts(self) -> dict[str, int]:
+        """How often each rule changed the request."""
+        return dict(Counter(change.rule for change in self.prepared.changes))
+
+    # --- what went wrong ---------------------------------------------------------------------------------------
+
+    def error_from(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem:
+        """What a response with an error status says."""
+        return read_problem(status, body, headers, self.prepared.profile, secrets=self.secrets)
+
+    def mask(self, problem: Problem) -> Problem:
+        """The problem without the secrets that the host was sent."""
+        return mask_problem(problem, self.secrets)
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why the response failed, though its status was 200. As long as nothing was passed on, it may be corrected."""
+        problem = self.stream.problem
+        return None if problem is None else self.mask(problem)
+
+    def render_stream_error(self, problem: Problem) -> bytes:
+        """The error for a client whose stream has begun, with nothing of a response in it."""
+        return read_reply(self.prepared.plan, input_format="sse", output_format="sse").fail(problem)
+
+    # --- the response ------------------------------------------------------------------------------------------
+
+    @property
+    def stream(self) -> ResponseStream:
+        """What is known about the response so far: message, usage, repairs."""
+        assert self._stream is not None, "start_response comes first"
+        return self._stream
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the host accepted the request, and `stream` says what came of it."""
+        return self._stream is not None
+
+    def start_response(
+        self,
+        content_type: str | None,
+        *,
+        accepts_ndjson: bool = False,
+        output_format: Form | None = None,
+        encoder: Encoder | None = None,
+        limit: int = MAX_ANSWER_BYTES,
+        collect: bool = True,
+    ) -> None:
+        """The host accepted the request; the bytes of its response follow.
+
+        `accepts_ndjson`: the client reads lines of JSON, which no SDK does. `encoder` gets the events, where somebody
+        wants those instead of bytes. Without `collect`, the message is put together only if its reasoning is stored.
+        """
+        input_format, plan = form_of(content_type), self.prepared.plan
+        if output_format is None and self.parsed.request.stream is True:
+            is_same = accepts_ndjson and input_format == "ndjson" and not plan.translates
+            output_format = "ndjson" if is_same else "sse"
+        self.output_format = output_format or "json"
+        self._stream = read_reply(
+            plan,
+            input_format=input_format,
+            output_format=self.output_format,
+            hold_empty=self.target.retry_empty_answer,
+            limit=limit,
+            encoder=encoder,
+            collect=collect or self.prepared.profile.reasoning_in is not None,
+        )
+
+    def feed(self, data: bytes) -> bytes:
+        """More bytes came from the host; the bytes for the client."""
+        stream = self._stream
+        assert stream is not None, "start_response comes first"
+        out = stream.feed(data)
+        return out if out and stream.ending is None else self._pass_on(out)
+
+    def end(self) -> bytes:
+        """The host has sent everything; the rest for the client."""
+        return self._pass_on(self.stream.flush(), over=True)
+
+    def fail(self, problem: Problem) -> bytes:
+        """The connection broke, or the shell gives up. A response that had said how it ends is complete anyway."""
+        return self._pass_on(self.stream.fail(self.mask(problem)))
+
+    def _pass_on(self, out: bytes, *, over: bool = False) -> bytes:
+        """What the client gets of these bytes, which may be the last ones."""
+        ending = self.ending = self.stream.ending
+        self.is_useless = self.stream.problem is not None
+        if isinstance(ending, Failed):
+            out = mask_bytes(out, self.secrets)
+        elif ending is not None and (out or over):
+            if not self._is_remembered:
+                self._is_remembered = self._is_entry_due = True
+                self.learn_reasoning_field()
+            if self._keeps_response:
+                self._completed = completed_in(out) or self._completed
+        if ending is not None and out and (client := self.prepared.plan.client) is not None:
+            self.sent_end = self.sent_end or any(marker in out for marker in client.terminal_markers)
+        return out
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the host has said how its response ends: what may still come are usage and the end of the stream.
+
+        Of several choices, the last one may not have begun.
+        """
+        return self.prepared.body.get("n") in (None, 1) and self.stream.complete
+
+    # --- what is remembered ------------------------------------------------------------------------------------
+
+    def learn_reasoning_field(self) -> None:
+        """Note in which field the host tells its reasoning: from now on that is where it gets reasoning back."""
+        self._learned.learn_reasoning_field(self.target.key, self.prepared.profile, self.stream.reasoning_field)
+
+    def take_entry(self) -> CacheEntry | None:
+        """The reasoning to store, once: before the bytes that were returned last are passed on."""
+        due, self._is_entry_due = self._is_entry_due, False
+        if not due:
+            return None
+        try:
+            return self.parsed.cache_entry(self.stream.message)
+        except (MoonshimError, RecursionError):
+            return None  # the reasoning is lost, the response is not
+
+    def take_completed(self) -> dict[str, Any] | None:
+        """The response object of a Responses client to store, once: before the bytes that were returned last."""
+        completed, self._completed = self._completed, None
+        return completed
+
+    # --- a second request after an empty answer ----------------------------------------------------------------
+
+    @property
+    def wants_retry(self) -> bool:
+        """Whether to send the same request once more: all bytes of a response came, and it is nothing but reasoning.
+
+        Models that think now and then stop before they answer; the second time they rarely do. The ending of such a
+        response is held back, and `start_retry` lets the response to the second request follow in the same stream: the
+        client sees one response, and the usage of both. Where the second request fails, `end` gives what there is.
+        """
+        return self.target.retry_empty_answer and not self._retried and self.stream.only_reasoning
+
+    def start_retry(self) -> None:
+        """The host accepted the second request; the bytes of its response follow."""
+        self.stream.start_retry()
+        self._retried = True
+        self._is_remembered = self._is_entry_due = False  # what was stored is not the whole message
+
+
+def describe_counts(*counts: Mapping[str, int]) -> str:
+    """How often each rule acted, for a header.
+
+    >>> describe_counts({"temperature": 1}, {"leaked_markers": 2}), describe_counts({})
+    ('leaked_markers=2, temperature=1', 'none')
+    """
+    total = sum((Counter(one) for one in counts), Counter[str]())
+    return ", ".join(f"{rule}={count}" for rule, count in sorted(total.items())) or "none"
