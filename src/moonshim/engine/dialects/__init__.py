@@ -1,1 +1,1 @@
-"""Dialects: how each protocol writes requests, answers and errors. They never import each other."""
+"""Dialects: how each protocol writes requests, responses and errors. They never import each other."""

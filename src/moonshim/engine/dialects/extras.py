@@ -1,8 +1,7 @@
-"""The `extras` of a canonical value <-> the typed record that one dialect holds in them.
+"""The `extras` of a canonical value <-> the typed record that one dialect stores in them.
 
-`extras` maps the name of a dialect to a frozen struct of that dialect, and only the dialect
-reads its fields. A value that was loaded from a file still has plain objects there: those are
-read as the struct that they were written from.
+`extras` maps the name of a dialect to a frozen struct of that dialect, and only the dialect reads its fields. A value
+loaded from a file has plain objects there instead, which are converted back to the struct.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Extras = TypeVar("Extras", bound=Struct)
 
 
 def read_extras(extras: Mapping[str, Any], dialect: str, empty: Extras) -> Extras:
-    """What this dialect holds; `empty` where that is nothing, or nothing of its own."""
+    """This dialect's record; `empty` if there is none."""
     found = extras.get(dialect)
     if found is None:
         return empty
@@ -33,7 +32,7 @@ def read_extras(extras: Mapping[str, Any], dialect: str, empty: Extras) -> Extra
 
 
 def load_extras(value: Any, kind: type[Struct]) -> Any:
-    """A plain object as the record that it was written from; what cannot be one stays as it is."""
+    """Convert a plain object back to its record; anything else is returned unchanged."""
     if type(value) is kind:
         return value
     try:
@@ -43,7 +42,7 @@ def load_extras(value: Any, kind: type[Struct]) -> Any:
 
 
 def with_extras(message: Message, dialect: str, extras: Struct | None) -> Message:
-    """The message with this held for the dialect; None or an empty record: nothing is."""
+    """The message with this record for the dialect; None or an empty record removes it."""
     others = {name: value for name, value in message.extras.items() if name != dialect}
     if extras is not None and extras != type(extras)():
         others[dialect] = extras

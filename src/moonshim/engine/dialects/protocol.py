@@ -1,4 +1,4 @@
-"""What a dialect can do: a frozen record of functions, the same for every dialect."""
+"""The interface of a dialect: a frozen record of functions, the same for every dialect."""
 
 from __future__ import annotations
 
@@ -19,112 +19,113 @@ Body: TypeAlias = dict[str, Any]
 
 TEXT: Final = "\u2400text\u2400"
 NUMBER: Final = 2400240024002400
-"""What stands in a `Template` where the text and the number of a payload will stand."""
+"""Placeholders in a `Template` for the text and the sequence number of a payload."""
 
 
 class ResponseContext(Struct, frozen=True, kw_only=True):
-    """What writing an answer in the client's dialect needs to know of the request."""
+    """What an encoder needs to know about the request."""
 
     model: str
-    """The name that the client asked for."""
+    """The model name that the client requested."""
     id: str = "moonshim"
-    """What the answer's identifiers are made of when the host gives none."""
+    """Source of the response ids when the host sends none."""
     is_named: bool = False
-    """`id` is unlike that of any other answer: then it names the answer, whatever the host calls it, where people keep
-    answers by their names (Responses, and Messages over Chat)."""
+    """`id` is unique: it then identifies the response, whatever id the host sends, in protocols whose clients store
+    responses by id (Responses, and Messages over Chat)."""
     created: int = 0
-    """Seconds since 1970, when the host does not say."""
+    """Unix time, used when the host sends none."""
     clock: Callable[[], float] | None = None
-    """Gives the seconds since 1970, for dialects that say when an answer was completed (Responses)."""
+    """Returns the Unix time, for dialects that report when a response was completed (Responses)."""
     request: Request = field(default_factory=lambda: Request(model=""))
-    """The client's request as it was parsed: dialects that repeat parts of it in the answer do so from here."""
+    """The client's parsed request, for dialects that repeat parts of it in the response."""
     tools: Mapping[str, Tool] = {}
-    """The declared tools by the names under which the host knows them; each has the client's own name."""
+    """The client's tools, keyed by the name under which the host knows them."""
     signer: Signer = field(default_factory=Signer)
 
 
 class Decoder(Protocol):
-    """Reads the payloads of one stream. One object for each response."""
+    """Decodes the payloads of one stream. One object per response."""
 
     def feed(self, payload: Body) -> list[UpstreamEvent]:
-        """What this payload says. Never raises: what cannot be read is `Unread`."""
+        """Decode a payload. Never raises: what cannot be read becomes `UnknownPayload`."""
 
     def flush(self) -> list[UpstreamEvent]:
-        """The input is over: what was kept back."""
+        """End of input: return what was held back."""
 
     def only_text(self, payload: Body) -> OnlyText | None:
-        """Where the text stands, if that is all this payload says; asked behind its `feed`.
+        """The position of the text if this payload contains nothing else; called after its `feed`.
 
-        Then another one, that differs in its text alone and comes next, says just that text, and leaves the decoder
-        as it is.
+        The next payload, if it differs in that text only, then means exactly that text and does not change the
+        decoder.
         """
 
 
 class Template(Struct, frozen=True):
-    """The payload that tells the next piece of a block, and the one after it: until some event is fed."""
+    """The payload for the next text delta of a block, and for those after it: valid until the next event is fed."""
 
     payload: Body
-    """With `TEXT` in the place of the piece; with `NUMBER` in that of its number, if there is a `count`."""
+    """With `TEXT` in place of the text and, if there is a `count`, `NUMBER` in place of the sequence number."""
     count: Callable[[str], int] | None = None
-    """Has to be told of every piece that is written so; gives its number."""
+    """Must be called with every text written from the template; returns its sequence number."""
 
 
 class Encoder(Protocol):
-    """Writes one answer as the payloads of a stream. Trusts its input: blocks are balanced, one ending comes last.
+    """Encodes one response as the payloads of a stream. Trusts its input: blocks are balanced, one end event comes
+    last.
 
-    Several calls may be open at a time; a dialect that can only have one open keeps the later ones back.
+    Several calls may be open at a time; a dialect that supports only one holds back the others.
     """
 
     def feed(self, event: Event) -> list[Body]:
-        """The payloads that tell this event."""
+        """The payloads for this event."""
 
     def template(self, index: int) -> Template | None:
-        """How the next piece of this block, any but an empty one, is told. None: by `feed`, since it takes more."""
+        """The template for the next non-empty text delta of this block; None if it must go through `feed`."""
 
 
 def with_overrides(body: Body, put: Mapping[str, Any]) -> Body:
-    """The body with the fields that the host spells its own way (`Request.body_overrides`); None leaves one out."""
+    """Apply fields in the host's own spelling (`Request.body_overrides`); None removes a field."""
     kept = {key: value for key, value in body.items() if key not in put}
     return kept | {key: value for key, value in put.items() if value is not None}
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
-    """One protocol, both ways."""
+    """One protocol, in both directions."""
 
     name: str
     parse_request: Callable[[Any, Signer], tuple[Request, list[Change]]]
-    """A body -> the request. Raises `InvalidInput` with the field, and nothing else."""
+    """Body -> request. Raises only `InvalidInput`, with the field."""
     render_request: Callable[[Request], tuple[Body, list[Change]]]
-    """The request -> a body, and what this dialect could not say."""
+    """Request -> body, and what this dialect cannot express."""
     drop_unsupported: Callable[[Request], tuple[Request, list[Change]]]
-    """A request that came in this dialect, for a host of another one: what only its own hosts could read is left out
-    and told. Raises `InvalidInput` where the meaning would change."""
+    """For a request in this dialect to a host of another one: remove and report what only its own hosts understand.
+    Raises `InvalidInput` where the meaning would change."""
     parse_messages: Callable[[Iterable[Any]], list[Message]]
     render_messages: Callable[[Sequence[Message]], list[Body]]
     message_extras: type[Struct]
-    """What this dialect holds in `Message.extras`, under its name."""
+    """The record of this dialect in `Message.extras`."""
     media_extras: type[Struct]
-    """What it holds in `Media.extras`."""
+    """Its record in `Media.extras`."""
     body_fields: Callable[[Request], Mapping[str, Any]]
-    """The fields of the client's body as they came, less messages and tools; empty for one of another dialect."""
+    """The client's body fields as received, without messages and tools; empty for a request of another dialect."""
     holds_unknown: Callable[[Message], bool]
-    """Whether a message has content that only this dialect knows. Such a message is not as empty as its parts look."""
+    """Whether a message has content that only this dialect knows. Such a message is not empty, even without parts."""
     tool_schema_field: str
-    """Where the definition of a tool has its schema, for errors that name it."""
+    """The schema field of a tool definition, for error messages."""
     response_schema_field: str
-    """Where a body says what schema the answer has to follow."""
+    """The body field with the response schema, for error messages."""
     decoder: Callable[[], Decoder]
     decode_response: Callable[[Body], list[UpstreamEvent]]
-    """A whole response -> what it says, as one stream would."""
+    """A complete response -> the same events as a stream."""
     encoder: Callable[[ResponseContext], Encoder]
     encode_response: Callable[[Sequence[Event], ResponseContext], Body]
-    """All events of one answer -> a whole response."""
+    """All events of one response -> a complete response."""
     render_problem: Callable[[Problem], Body]
     has_event_names: bool
-    """Whether the frames of a stream have `event:` lines, which repeat the payload's `type`."""
+    """Whether stream frames have `event:` lines, which repeat the payload's `type`."""
     done: bytes | None
-    """What is sent behind the last payload."""
+    """Sent after the last payload."""
     heartbeat: bytes
-    """What tells a client that waits that somebody is still there, and nothing else."""
+    """Keeps the connection to a waiting client alive, without any other effect."""
     terminal_markers: tuple[bytes, ...]
-    """What clients of a stream go away behind, without waiting for its last byte."""
+    """After these, clients stop reading without waiting for the end of the stream."""

@@ -1,4 +1,4 @@
-"""The name of a dialect -> the dialect, loaded when it is first asked for."""
+"""The name of a dialect -> the dialect, imported on first use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UPSTREAM_DIALECTS: Final = ("openai_chat", "anthropic")
 
 
 def dialect_named(name: str, *, field: str = "dialect", among: tuple[str, ...] = CLIENT_DIALECTS) -> Dialect:
-    """The dialect of this name; `InvalidInput` lists those that there are.
+    """The dialect of this name. Raises `InvalidInput`, which lists the existing ones.
 
     >>> dialect_named("openai_chat").name
     'openai_chat'
@@ -37,7 +37,7 @@ def dialect_named(name: str, *, field: str = "dialect", among: tuple[str, ...] =
 
 
 def with_typed_extras(message: Message) -> Message:
-    """A message loaded from a file, where extras are plain objects, as it was when it was written."""
+    """Restore the typed extras of a message that was loaded from a file, where they are plain objects."""
     parts = tuple(map(_typed_part, message.parts))
     if not message.extras and all(new is old for new, old in zip(parts, message.parts, strict=True)):
         return message

@@ -1,1 +1,1 @@
-"""Anthropic Messages, the protocol of Claude Code: requests, streams, whole messages, errors."""
+"""Anthropic Messages, the protocol of Claude Code: requests, streams, complete messages, errors."""

@@ -1,8 +1,7 @@
-"""One canonical part becomes content blocks; what the dialect cannot say is noted as a change.
+"""One canonical part -> content blocks; what the dialect cannot express is reported as a change.
 
-`Writer.follow` is the one that keeps a message as it was: a part that says what its block
-said is written as that block, one that was changed is written fresh, with the unknown
-fields that stood beside it.
+`Writer.follow` keeps a message as it was: an unchanged part is written as the block it was parsed from, a changed one
+is written from scratch, with the unknown fields of its block.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ _SAID: Final[dict[str, frozenset[str]]] = {
     "image": frozenset({"type", "source"}),
     "document": frozenset({"type", "source"}),
 }
-"""The fields of a block that its part has a say in."""
+"""The fields of a block that its part determines."""
 
 
 def exactly(old: Part, new: Part) -> bool:
-    """Whether a part still says what its block said, identifiers on the wire included."""
+    """Whether a part still equals what its block was parsed as, including wire ids."""
     match old, new:
         case ToolCall(), ToolCall():
             return old.wire_id == new.wire_id and _alike(old, new)
@@ -63,20 +62,20 @@ def _alike(old: Part, new: Part) -> bool:
 
 
 def input_of(arguments: str) -> Json | None:
-    """The `input` that these arguments are; None when they are no JSON object."""
+    """The `input` object of these arguments; None if they are not a JSON object."""
     if not arguments.strip():
         return {}
     return decode_object(arguments.encode("utf-8", "surrogatepass"))
 
 
 class Writer:
-    """Writes the parts of one conversation. `changes` tells what could not be said."""
+    """Writes the parts of one conversation. `changes` lists what could not be expressed."""
 
     def __init__(self, calls: Mapping[str, str | None], *, for_client: bool) -> None:
-        """`calls`: the wire identifiers by canonical ones.
+        """`calls`: wire ids by canonical id.
 
-        What is for a client may have signatures of our own in it, and identifiers of other
-        dialects are spelled as Messages wants them; for a host, both were seen to before.
+        Output for a client may contain our own signatures, and ids of other dialects are converted to valid Messages
+        ids; for a host, earlier steps have handled both.
         """
         self.changes: list[Change] = []
         self.place = "messages"
@@ -87,22 +86,22 @@ class Writer:
         self._ids.taken.update(wire_id for wire_id in calls.values() if wire_id and LEGAL_ID.fullmatch(wire_id))
 
     def fresh(self, parts: Sequence[Part]) -> list[Json]:
-        """The blocks of these parts, whoever said them."""
+        """The blocks for these parts."""
         return [block for part in parts for block in self._blocks(part)]
 
     def follow(self, parts: Sequence[Part], entries: Sequence[Json]) -> list[Json]:
-        """The blocks of these parts, as near to the blocks that they came from as can be."""
+        """The blocks for these parts, as close as possible to the blocks they were parsed from."""
         old, out = [parse_block(entry) for entry in entries], list[Json]()
         for part, found in zip(parts, _matched(parts, old), strict=True):
             out += self._blocks(part) if found is None else self._again(part, old[found], entries[found])
         return out
 
     def as_it_came(self, block: Json) -> bool:
-        """Whether a block may go out as it is: not with a token of ours, unless it goes to a client."""
+        """Whether a block may be sent unchanged: one with our own token goes to clients only."""
         return self._for_client or not (is_signed(block.get("signature")) or is_signed(block.get("data")))
 
     def cannot_say(self, detail: str) -> None:
-        """Note what was left out."""
+        """Report what was left out."""
         self.changes.append(Change("cannot_say", detail, self.place))
 
     def _again(self, part: Part, old: Part, entry: Json) -> list[Json]:
@@ -121,7 +120,7 @@ class Writer:
     def _blocks(self, part: Part) -> list[Json]:
         match part:
             case Text(text=text):
-                # Hosts refuse a text block without text.
+                # Hosts refuse an empty text block.
                 return [{"type": "text", "text": text}] if text else []
             case Reasoning():
                 return self._thinking(part)
@@ -191,7 +190,7 @@ class Writer:
 
 
 def _is_said(detail: Json, part: Reasoning) -> bool:
-    """Whether a detail only repeats the text and the signature, which have a place."""
+    """Whether a detail only repeats the text and signature, which have their own fields."""
     text, signature = detail.get("text") or part.text, detail.get("signature") or part.signature
     return detail.get("type") == "reasoning.text" and (text, signature) == (part.text, part.signature)
 
@@ -205,7 +204,7 @@ def _source(data: str | None, media_type: str, url: str | None) -> Json:
 def _document_source(data: str | None, media_type: str | None, url: str | None) -> Json:
     text = _decoded(data) if data is not None and _TEXTUAL.fullmatch(media_type or "") else None
     if text is not None:
-        # Base64 is for PDF alone.
+        # Base64 is for PDF only.
         return {"type": "text", "media_type": "text/plain", "data": text}
     return _source(data, media_type or "application/pdf", url)
 
@@ -222,9 +221,9 @@ def _decoded(data: str) -> str | None:
 
 
 def _matched(parts: Sequence[Part], old: Sequence[Part]) -> list[int | None]:
-    """For each part the block that it came from, in rising order: equal ones first, then changed ones between them.
+    """For each part the block it came from, in ascending order: equal ones first, then changed ones between them.
 
-    Linear: a block is looked at a bounded number of times, however the parts were shuffled.
+    Linear: a block is compared a bounded number of times, however the parts were reordered.
     """
     places: dict[Any, list[int]] = {}
     next_of = {kind: [len(old)] * (len(old) + 1) for kind in (Text, Reasoning, ToolCall, ToolResult, Media)}

@@ -1,4 +1,4 @@
-"""Anthropic Messages, both ways."""
+"""Anthropic Messages as a `Dialect`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems and broken answers -> the error bodies of Messages, in the words that clients act on."""
+"""Problems and failed responses -> Messages error bodies, with the messages that clients act on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ __all__ = ["ThreadUnsupported", "render_failed", "render_problem"]
 
 
 class ThreadUnsupported(InvalidInput):
-    """A request goes on from an answer that only its host would have kept. The official client then sends it all."""
+    """The request continues a response that only its host stores. The official client then sends the full
+    conversation."""
 
     code = "thread_unsupported_request"
 
@@ -51,27 +52,27 @@ def render_problem(problem: Problem) -> Json:
 
 
 def render_failed(failed: Failed) -> Json:
-    """The error that an answer breaks off with."""
+    """The error that ends a failed response."""
     kind = error_type(failed.code, retryable=failed.retryable)
     return {"type": "error", "error": {"type": kind, "message": failed.message}}
 
 
 def _located(problem: Problem) -> str:
-    """Messages has no field that says where: the message does."""
+    """The message including the field, for which Messages has no place of its own."""
     if problem.param is None or problem.message.startswith(problem.param):
         return problem.message
     return f"{problem.param}: {problem.message}"
 
 
 def _overflow(problem: Problem) -> str:
-    """Claude Code looks for this sentence, and compacts the conversation by what the two numbers say."""
+    """Claude Code looks for this sentence, and compacts the conversation according to the two numbers."""
     if problem.message.startswith(_TOO_LONG):
         return problem.message
     tokens, limit = problem.tokens, problem.limit
     if tokens is None or limit is None:
         numbers = sorted({int(one) for one in _NUMBER.findall(problem.message)})
         limit = limit if limit is not None else numbers[0] if numbers else None
-        # When nobody says how long it is, it is longer than it may be.
+        # If the length is unknown, report one above the limit.
         tokens = tokens if tokens is not None else numbers[-1] if len(numbers) > 1 else (limit or 0) + 1
     if limit is None:
         return f"{_TOO_LONG}: {problem.message}"

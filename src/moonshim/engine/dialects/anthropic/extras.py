@@ -1,8 +1,8 @@
-"""What Messages holds of a message, a tool or a request beside the canonical value, and what others may ask about it.
+"""What Messages stores with a message, a tool or a request besides the canonical value, and functions to query it.
 
-The canonical fields always win; a record only says how they were written. Nothing in it is
-copied: it holds the client's own objects, and nothing changes them. The steps that adapt a
-request to its host read no field of a record: they call the functions below.
+Canonical fields always win; a record only describes how they were written. Records hold the client's own objects,
+uncopied and never modified. The steps that adapt a request to its host use the functions below and never read the
+fields of a record.
 """
 
 from __future__ import annotations
@@ -51,29 +51,29 @@ _KNOWN_BLOCKS: Final = (
 
 
 class MessagesMessageExtras(Struct, frozen=True, omit_defaults=True):
-    """How a message of Messages was written."""
+    """How a message was written in Messages."""
 
     came: Json | None = None
-    """The message as it came."""
+    """The message as received."""
     half: Literal[1, 2] | None = None
-    """A user message with results and more became two: 1 has the results, 2 the rest."""
+    """A user message with results and other content became two: 1 has the results, 2 the rest."""
     top: Any = None
-    """The `system` of a request as it came: a string or a list of blocks."""
+    """The request's `system` as received: a string or a list of blocks."""
 
     @property
     def blocks(self) -> list[Json]:
-        """The content that came, where it was a list."""
+        """The received content, if it was a list."""
         content = None if self.came is None else self.came.get("content")
         return content if isinstance(content, list) else []
 
 
 class MessagesMediaExtras(Struct, frozen=True, omit_defaults=True):
-    """How a block was written that is a file or an image elsewhere."""
+    """How a block was written that is media in the canonical form."""
 
     block: Json | None = None
-    """The block as it came, where only Messages knows it."""
+    """The block as received, if only Messages knows it."""
     fields: Json = {}
-    """Its other fields, where it is one that others know too."""
+    """Its other fields, if the block has a canonical form."""
 
 
 class MessagesToolExtras(Struct, frozen=True, omit_defaults=True):
@@ -86,13 +86,13 @@ class MessagesRequestExtras(Struct, frozen=True, omit_defaults=True):
     """How a request was written."""
 
     fields: Json = {}
-    """The body as it came, less its messages, its system and its tools."""
+    """The body as received, without messages, system and tools."""
     system: Any = UNSET
-    """The `system`, where it came and said nothing (`""`, `[]`, null)."""
+    """`system`, if it was present but empty (`""`, `[]`, null)."""
     tools: Any = UNSET
-    """The `tools`, where they came and said nothing."""
+    """`tools`, if it was present but empty."""
     marks_cache: bool = False
-    """Whether the system or a tool has a `cache_control`."""
+    """Whether the system prompt or a tool has a `cache_control`."""
 
 
 _NO_MESSAGE: Final = MessagesMessageExtras()
@@ -109,12 +109,12 @@ def request_extras(request: Request) -> MessagesRequestExtras:
 
 
 def body_fields(request: Request) -> Json:
-    """The fields of the client's body, less messages, system and tools; empty where it came from elsewhere."""
+    """The fields of the client's body without messages, system and tools; empty for another dialect."""
     return request_extras(request).fields
 
 
 def definition_of(tool: Tool) -> Json:
-    """The definition that a tool came in; empty where it came from elsewhere."""
+    """The received definition of a tool; empty for another dialect."""
     return read_extras(tool.extras, DIALECT, _NO_TOOL).definition
 
 
@@ -135,7 +135,7 @@ def extras_of(message: Message) -> MessagesMessageExtras:
 
 
 def holds_unknown(message: Message) -> bool:
-    """Whether it has a block that only Messages knows. Such a message is not as empty as its parts look."""
+    """Whether it has a block that only Messages knows. Such a message is not empty, even without parts."""
     return any(map(_is_unknown, extras_of(message).blocks))
 
 
@@ -146,28 +146,28 @@ def _is_unknown(block: Json) -> bool:
 
 
 def came(message: Message) -> bool:
-    """Whether it came in Messages, which writes it as near to that as can be."""
+    """Whether it was received in Messages, and is therefore written as close to that as possible."""
     return extras_of(message).came is not None
 
 
 def came_apart(message: Message) -> bool:
-    """Whether Messages would leave it apart from one of the same role that came before it, as real hosts allow."""
+    """Whether Messages keeps it separate from a preceding message of the same role, as real hosts allow."""
     extras = extras_of(message)
     return extras.came is not None and extras.half != 2
 
 
 def more_follows(message: Message) -> bool:
-    """Whether these are the results of a message that came in Messages and says more, in the message after this."""
+    """Whether it holds the results of a received message whose other content is in the next message."""
     return extras_of(message).half == 1
 
 
 def is_second_half(message: Message) -> bool:
-    """Whether Messages joins it to the one before it."""
+    """Whether Messages merges it with the message before it."""
     return extras_of(message).half == 2
 
 
 def came_with_listed_results(message: Message) -> bool:
-    """Whether it came in Messages with a result whose content is a list of blocks."""
+    """Whether it was received in Messages with a result whose content is a list of blocks."""
     return any(isinstance(block.get("content"), list) for block in extras_of(message).blocks)
 
 
@@ -175,18 +175,18 @@ def came_with_listed_results(message: Message) -> bool:
 
 
 def joined(message: Message) -> Message:
-    """The message as one that Messages joins to the one before it."""
+    """The message, marked to be merged with the one before it."""
     extras = None if message.role == "tool" else replace(extras_of(message), half=2)
     return with_extras(message, DIALECT, extras)
 
 
 def as_system_prompt(message: Message) -> Message:
-    """A system message that stood among the others, as one that belongs to the `system` of the body."""
+    """Turn a system message from the message list into a part of the body's `system`."""
     return with_extras(message, DIALECT, None)
 
 
 def with_results_first(message: Message) -> Message:
-    """The half of a message that came in Messages, as if that had come in the order that hosts want."""
+    """One half of a received message, as if that had been received in the order that hosts require."""
     extras = extras_of(message)
     if extras.came is None:
         return message

@@ -1,7 +1,7 @@
-"""The fields of a request besides messages, system and tools: each read into its canonical value, and written from it.
+"""Request fields other than messages, system and tools: each parsed into its canonical value, and rendered from it.
 
-A field that was not changed since it was read is written as it came. One that was changed is
-written fresh; where it is an object, what else stood in it stays.
+A field that is unchanged since parsing is written as received. A changed one is written from scratch; an object keeps
+its other keys.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from moonshim.errors import InvalidInput
 __all__ = ["DEFAULT_MAX_TOKENS", "FIELDS", "MessagesField", "read_fields", "write_fields"]
 
 DEFAULT_MAX_TOKENS: Final = 32_000
-"""Messages wants a number, and other dialects need not say one. It is what Claude Code sends."""
+"""Messages requires a limit, other dialects do not. This is what Claude Code sends."""
 
 Noted: TypeAlias = Callable[[str, str], None]
-"""Called with what cannot be said and the field that it stood in."""
+"""Called with what cannot be expressed and its field."""
 
 
 class MessagesField(Struct, frozen=True):
-    """One canonical value: the fields of a body that say it, and where it lives in a request."""
+    """One canonical value: the body fields that set it, and its place in a request."""
 
     keys: tuple[str, ...]
     read: Callable[[Json], Any]
     current: Callable[[Request], Any]
     write: Callable[[Any, Json, Noted], Json]
-    """From the value and the fields as they came."""
+    """Called with the value and the received fields."""
 
 
 def read_fields(body: Json) -> dict[str, Any]:
-    """The canonical values of a body, by the names of `FIELDS`; raises `InvalidInput` with the field."""
+    """The canonical values of a body, by the names of `FIELDS`. Raises `InvalidInput` with the field."""
     return {name: field.read(body) for name, field in FIELDS.items()}
 
 
 def write_fields(request: Request, came: Json, note: Noted) -> Json:
-    """The fields of the body, given those that came."""
+    """The fields of the body, given the received ones."""
     out: Json = {}
     for field in FIELDS.values():
         said = {key: came[key] for key in field.keys if key in came}
@@ -120,7 +120,7 @@ def _write_choice(value: tuple[ToolChoice | None, bool | None], said: Json, note
 
 
 def _read_thinking(body: Json) -> Thinking:
-    """The effort is said elsewhere."""
+    """The effort is set in another field."""
     thinking = _inner(body, "thinking")
     kind, budget, keep = thinking.get("type"), thinking.get("budget_tokens"), thinking.get("keep")
     if thinking and not isinstance(kind, str):
@@ -167,7 +167,7 @@ def _read_format(form: Any, where: str) -> ResponseFormat | None:
         case {"type": "json_schema"}:
             raise InvalidInput("a json_schema needs a schema", field=f"{where}.schema")
         case {"type": str()}:
-            return None  # Only this dialect knows it: it stays as it came.
+            return None  # Only this dialect knows it: it stays as received.
     raise InvalidInput("a format must be an object with a type", field=where)
 
 
@@ -202,7 +202,7 @@ def _write_format(form: ResponseFormat | None, note: Noted) -> Json | None:
 def _current_output(request: Request) -> tuple[str | None, ResponseFormat | None]:
     form = request.response_format
     if form is not None and form.kind == "json_schema":
-        # The name, the description and the strictness of a schema are nothing that Messages says.
+        # Messages has no name, description or strictness for a schema.
         form = ResponseFormat("json_schema", schema=form.schema)
     return request.thinking.effort, form
 

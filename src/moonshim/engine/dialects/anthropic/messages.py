@@ -1,8 +1,7 @@
-"""Messages become canonical messages, and the other way round.
+"""Messages <-> canonical messages.
 
-Parsed and rendered again, a list of messages is equal to what it was, fields that nobody
-knows included. The parts of the canonical message always win: the `MessagesMessageExtras`
-beside them only say how they were written.
+Parsing and rendering a list of messages gives an equal list, including unknown fields. The parts of the canonical
+message always win: `MessagesMessageExtras` only describes how they were written.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _HELD: Final[dict[Role, tuple[type[Part], ...]]] = {
 
 
 def parse_messages(messages: Iterable[Any]) -> list[Message]:
-    """Canonical messages. Raises `InvalidInput`, which names the field, for what is no message.
+    """Canonical messages. Raises `InvalidInput`, which names the field, for an invalid message.
 
     >>> [message.parts for message in parse_messages([{"role": "user", "content": "hi"}])]
     [(Text(text='hi'),)]
@@ -58,7 +57,7 @@ def parse_messages(messages: Iterable[Any]) -> list[Message]:
 
 
 def read_messages(messages: Any) -> tuple[list[Message], list[str]]:
-    """Canonical messages, and where each of them stood."""
+    """Canonical messages, and the path of each."""
     if isinstance(messages, (str, bytes, dict)) or not isinstance(messages, Iterable):
         raise InvalidInput(f"messages must be a list, not {type(messages).__name__}", field="messages")
     parsed, places, paired = list[Message](), list[str](), False
@@ -72,7 +71,7 @@ def read_messages(messages: Any) -> tuple[list[Message], list[str]]:
 
 
 def parse_system(system: Any) -> list[Message]:
-    """The message that the `system` of a request is, if it says anything."""
+    """The message for the `system` of a request, unless it is empty."""
     if system is None or system == "" or system == []:
         return []
     if isinstance(system, str):
@@ -135,9 +134,9 @@ def _with_canonical_ids(messages: list[Message]) -> list[Message]:
 
 
 def render_messages(messages: Sequence[Message]) -> list[Json]:
-    """Messages for a client: system prompts are messages of that role, and signatures of our own stay.
+    """Messages for a client: system prompts are messages of that role, and our own signatures stay.
 
-    Identifiers go back as they came; those of other dialects are spelled so that Messages takes them.
+    Ids are returned as received; those of other dialects are converted to valid Messages ids.
 
     >>> render_messages([Message("user", (Text("hi"),)), Message("user", (Text("there"),))])
     [{'role': 'user', 'content': [{'type': 'text', 'text': 'hi'}, {'type': 'text', 'text': 'there'}]}]
@@ -151,11 +150,10 @@ def write_messages(
     *,
     for_client: bool = False,
 ) -> tuple[list[Json], list[Change]]:
-    """The list of messages, and what could not be said.
+    """The list of messages, and what could not be expressed.
 
-    A message that came in this dialect stays a message of its own; others are joined to
-    their neighbour of the same role. A system prompt of another dialect becomes text of the
-    user, unless the messages are for a client.
+    A message received in this dialect stays separate; others are merged with a neighbour of the same role. A system
+    prompt of another dialect becomes user text, unless the messages are for a client.
     """
     writer = Writer(_wire_ids(messages), for_client=for_client)
     written, after = list[_Written](), False
@@ -175,7 +173,7 @@ def write_messages(
 
 
 def write_system(messages: Sequence[Message]) -> Any:
-    """The `system` of a request: as it came where nothing changed; None when there is nothing to say."""
+    """The `system` of a request: as received if unchanged; None if it is empty."""
     writer, blocks, listed = Writer({}, for_client=False), list[Json](), False
     for message in messages:
         top = extras_of(message).top
@@ -194,7 +192,7 @@ def write_system(messages: Sequence[Message]) -> Any:
 
 
 class _Written:
-    """One message on its way out; `exact` is the message that came, when nothing in it has changed."""
+    """A message being rendered; `exact` is the received message if nothing has changed."""
 
     __slots__ = ("blocks", "came", "exact", "fields", "joined", "joins", "listed", "role")
 
@@ -215,7 +213,7 @@ class _Written:
             return self.exact
         content: Any = self.blocks
         if self.joined:
-            # Results must follow their calls at once, and hosts that check thinking look for it in front.
+            # Results must directly follow their calls, and hosts that validate thinking expect it first.
             first = "tool_result" if self.role == "user" else "thinking"
             content = sorted(content, key=lambda block: first not in block["type"])
         if not self.listed and len(content) == 1 and content[0].keys() == {"type", "text"}:
@@ -223,7 +221,7 @@ class _Written:
         return {"role": self.role, "content": content, **self.fields}
 
     def open(self) -> None:
-        """It will not go out as it came."""
+        """It will not be sent as received."""
         if self.exact is not None:
             content = self.exact["content"]
             self.blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
@@ -232,7 +230,7 @@ class _Written:
 
 
 def _join(written: list[_Written], one: _Written) -> None:
-    """Messages of one role are one message, unless they came as two."""
+    """Merge messages of one role, unless they were received as two."""
     before = written[-1] if written else None
     if one.exact is None and not one.blocks:
         return
@@ -244,7 +242,7 @@ def _join(written: list[_Written], one: _Written) -> None:
         return
     before.open()
     one.open()
-    # Put in order once, when all are there: many may be joined.
+    # Sorted once, after all are merged: there may be many.
     before.joined = True
     before.blocks += one.blocks
     before.fields |= one.fields
@@ -262,7 +260,7 @@ def _write(message: Message, extras: MessagesMessageExtras, writer: Writer, syst
     entries = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if half is not None:
         entries = [entry for entry in entries if (entry["type"] == "tool_result") == (half == 1)]
-    # Somebody may have given the words to another speaker: then it is a message that never came.
+    # The role may have been changed: then it is not the received message any more.
     role = _ROLES[message.role]
     same = _ROLES[_SPEAKERS[came["role"]]] == role
     blocks = writer.follow(message.parts, entries)
@@ -293,7 +291,7 @@ def _is_other_half(extras: MessagesMessageExtras, following: Sequence[Message]) 
 
 
 def _is_unchanged(came: Json, parts: Sequence[Part], writer: Writer) -> bool:
-    """Whether these parts say what the message said, and it may go out like that."""
+    """Whether these parts equal the received message, and it may be sent unchanged."""
     content = came["content"]
     if isinstance(content, str):
         return len(parts) == 1 and parts[0] == Text(content)

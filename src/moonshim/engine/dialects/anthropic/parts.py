@@ -1,15 +1,15 @@
-"""One content block becomes one canonical part: text, thinking, media, calls and results.
+"""One content block -> one canonical part: text, thinking, media, calls and results.
 
 | block | part |
 |---|---|
 | `text` | `Text` |
-| `thinking`, `redacted_thinking` | `Reasoning`; what was redacted is one of its `details` |
-| `image`, `document` | `Media`; a document of text is a file of type `text/plain` |
-| `tool_use`, `tool_result` | `ToolCall`, `ToolResult`, under their wire identifiers: `messages` pairs them |
-| anything else (`tool_reference`, `search_result`, `server_tool_use`, …) | `Media`: a file of text that says it in \
-words, for those who do not know the block |
+| `thinking`, `redacted_thinking` | `Reasoning`; redacted data is one of its `details` |
+| `image`, `document` | `Media`; a text document is a file of type `text/plain` |
+| `tool_use`, `tool_result` | `ToolCall`, `ToolResult`, with their wire ids: `messages` pairs them |
+| anything else (`tool_reference`, `search_result`, `server_tool_use`, …) | `Media`: a text file that describes it, \
+for other dialects |
 
-Nothing is copied: what a part keeps of its block is the block's own value, and nobody changes it.
+Nothing is copied: a part refers to values of its block, which are never modified.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Json", "json_written", "parse_block"]
 
 
 class _Place:
-    """Where a block stands; spelled out only when it has to be named in an error."""
+    """The path of a block; formatted only when an error needs it."""
 
     __slots__ = ("index", "where")
 
@@ -43,7 +43,7 @@ class _Place:
 
 
 def json_written(value: Any) -> str:
-    """Compact JSON text; raises `ValueError` for what has none (nested without end)."""
+    """Compact JSON. Raises `ValueError` for what cannot be encoded (excessive nesting)."""
     try:
         return encode(value).decode()
     except (TypeError, OverflowError, RecursionError) as error:
@@ -51,7 +51,7 @@ def json_written(value: Any) -> str:
 
 
 def parse_block(block: Any, where: str = "content", index: int = 0) -> Part:
-    """The part that a block is.
+    """Parse a content block.
 
     >>> parse_block({"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}})
     Text(text='hi')
@@ -132,7 +132,7 @@ def _document(block: Json, place: _Place) -> Media:
 
 
 def _file(block: Json, text: str, media_type: str) -> Media:
-    """The block as a file, for those who do not know it; they see a question mark for half a character."""
+    """The block as a file, for other dialects; a lone surrogate becomes a question mark."""
     data = base64.b64encode(text.encode(errors="replace")).decode()
     return Media(
         "file", data=data, media_type=media_type, extras={DIALECT: MessagesMediaExtras(block)}, name=_title(block)
@@ -157,7 +157,7 @@ def _media(kind: Literal["image", "file"], block: Json, place: _Place) -> Media:
             return Media(kind, url=url, extras=extras, name=name)
         case {"type": "base64" | "url"}:
             place.refuse("a source needs its data or its url", "source")
-    # By file_id: known to its host alone, and of no kind that anybody else could show.
+    # By file_id: only its host knows the content and its kind.
     return Media("file", extras={DIALECT: MessagesMediaExtras(block)}, name=name)
 
 

@@ -1,4 +1,4 @@
-"""A Messages request becomes a canonical request, and the other way round, unchanged in all that Messages can say."""
+"""Messages request <-> canonical request, lossless for everything that Messages can express."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SAYS_NOTHING: Final = frozenset({("presence_penalty", 0), ("frequency_penalty",
 
 
 def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
-    """The request that a body makes; `InvalidInput` names the field that cannot be understood.
+    """Parse a body. Raises `InvalidInput` with the invalid field.
 
     >>> body = {"model": "kimi-k3", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "system": "Hm."}
     >>> request, _ = parse_request(body, Signer())
@@ -57,7 +57,7 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     if not isinstance(body.get("messages"), list) or not body["messages"]:
         raise InvalidInput("messages must be a list of at least one message", field="messages")
     if body.get("thread") is not None:
-        # Its messages are only those that are new: an answer to them alone would be one to something else.
+        # It contains only the new messages: a reply to those alone would be wrong.
         raise ThreadUnsupported("threads are not kept here: send the whole conversation as messages", field="thread")
     values = read_fields(body)
     (choice, parallel), (effort, form), (user, metadata) = values["choice"], values["output"], values["metadata"]
@@ -95,7 +95,7 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
 
 
 def _opened(message: Message, place: str, signer: Signer, changes: list[Change]) -> Message:
-    """The message with what our own signatures stand for in their place."""
+    """Replace our own signatures in the message with their content."""
     if not any(isinstance(part, Reasoning) and _token(part) for part in message.parts):
         return message
     parts: list[Part] = []
@@ -121,7 +121,7 @@ def _token(part: Reasoning) -> str | None:
 
 
 def render_request(request: Request) -> tuple[Json, list[Change]]:
-    """The body that makes this request, and what Messages cannot say of it."""
+    """The body of this request, and what Messages cannot express."""
     extras, changes = request_extras(request), list[Change]()
     came = extras.fields
     leading = list(takewhile(_is_system_prompt, request.messages))
@@ -130,7 +130,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     body |= {key: fields.pop(key, value) for key, value in came.items() if key in fields or key not in _KNOWN}
     body |= fields
     if not request.tools and "tool_choice" not in came:
-        body.pop("tool_choice", None)  # It is refused where there are no tools.
+        body.pop("tool_choice", None)  # It is refused without tools.
     if request.sampling.max_tokens is None:
         changes.append(Change("max_tokens_default", f"Messages needs a limit: {DEFAULT_MAX_TOKENS}", "max_tokens"))
     system = write_system(leading)
@@ -149,7 +149,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
 
 
 def _is_system_prompt(message: Message) -> bool:
-    """Whether it belongs to the `system` of the body; one that stood among the messages stays there."""
+    """Whether it belongs to the body's `system`; one received among the messages stays there."""
     return message.role == "system" and extras_of(message).came is None
 
 
@@ -166,7 +166,7 @@ def _unsaid(request: Request) -> Sequence[Change]:
 
 
 def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
-    """The request for a host of another dialect, and what that host is not told."""
+    """The request for a host of another dialect, and what was removed."""
     changes = [
         Change("cannot_say", f"{key} is a field of Messages alone", key)
         for key, value in body_fields(request).items()

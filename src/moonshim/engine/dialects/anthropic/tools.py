@@ -1,12 +1,12 @@
-"""The tools of a request become canonical tools, and the other way round.
+"""Tool definitions of a Messages request <-> canonical tools.
 
 | definition | tool |
 |---|---|
 | `{name, description, input_schema}`, with `type: custom` or without | a function |
-| `{type: "bash_20250124", name}` and the others that the client runs itself | a function whose schema is Anthropic's |
+| `{type: "bash_20250124", name}` and other client tools | a function with Anthropic's schema |
 | any other `type` | a tool that the host runs; `web_search_20250305` is named `web_search` |
 
-The definition itself is kept, and written again where nothing has changed.
+The definition is kept, and written again if nothing has changed.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _CLIENT_SCHEMAS: Final[dict[str, Json]] = {
     "bash": _properties((), command="string", restart="boolean"),
     "text_editor": _EDITOR,
 }
-"""What Anthropic's own models know by heart has to be told to any other."""
+"""Anthropic's models know these tools by training; other models need a definition."""
 
 
 def parse_tools(tools: Any) -> tuple[Tool, ...] | None:
-    """The tools of a body; None when it says nothing of tools."""
+    """The tools of a body; None if it has no `tools`."""
     if tools is None:
         return None
     if not isinstance(tools, list):
@@ -64,7 +64,7 @@ def parse_tools(tools: Any) -> tuple[Tool, ...] | None:
 
 
 def render_tools(tools: tuple[Tool, ...], changes: list[Change]) -> list[Json]:
-    """The definitions; a tool that only another host could run is left out, and told."""
+    """The definitions; a tool that only another host can run is removed and reported."""
     out = []
     for place, tool in enumerate(tools):
         rendered = _render(tool)
@@ -85,7 +85,7 @@ def _parse(given: Any, where: str) -> Tool:
     extras, about = {DIALECT: MessagesToolExtras(given)}, about if isinstance(about, str) else None
     deferred = given.get("defer_loading") is True
     if kind == "function" and isinstance(given.get("function"), dict):
-        # Chat's form, which this endpoint of Kimi ignores; the model would then write calls as text.
+        # Chat's form, which Kimi's Messages endpoint ignores; the model would then write calls as text.
         return _named(given["function"], "parameters", f"{where}.function", {})
     if kind == "custom":
         return _named(given, "input_schema", where, extras)

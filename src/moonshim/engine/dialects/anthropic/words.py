@@ -1,4 +1,4 @@
-"""The words of Messages for how answers end and for errors, and what they mean."""
+"""Stop reasons and error types of Messages, and their meaning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REASONS: Final = {
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
 }
-"""What a stop reason is in the words of Chat."""
+"""Stop reason -> Chat's finish reason."""
 
 STOP_REASONS: Final = {
     "stop": "end_turn",
@@ -42,13 +42,13 @@ _BY_WORD: Final = (
     (re.compile(r"rate_limit|too_many", re.IGNORECASE), "rate_limit_error"),
     (re.compile(r"quota|insufficient|billing", re.IGNORECASE), "billing_error"),
     (re.compile(r"timeout|timed_out", re.IGNORECASE), "timeout_error"),
-    # Trying again does not help, but it is no fault of the request either.
+    # Retrying does not help, but the request is not at fault either.
     (re.compile(r"transformer_failed|server_error|internal", re.IGNORECASE), "api_error"),
 )
 
 
 def error_type(code: str, *, retryable: bool) -> str:
-    """The type of error that a client of Messages knows, for whatever a host calls it.
+    """The Messages error type for a host's error code.
 
     >>> error_type("engine_overloaded", retryable=True), error_type("stream_ended", retryable=True)
     ('overloaded_error', 'api_error')

@@ -1,1 +1,1 @@
-"""The protocol of OpenAI's chat completions, which Kimi hosts speak."""
+"""OpenAI Chat Completions, the protocol of Kimi hosts."""

@@ -1,4 +1,4 @@
-"""Chat Completions, both ways."""
+"""Chat Completions as a `Dialect`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TYPES: Final[dict[ProblemKind, str]] = {
 
 
 def render_problem(problem: Problem) -> dict[str, Any]:
-    """An error as OpenAI's clients raise it.
+    """An error body as OpenAI's clients expect it.
 
     >>> from moonshim.errors import Problem
     >>> render_problem(Problem(status=400, kind="invalid_request", message="no", param="model"))["error"]["param"]

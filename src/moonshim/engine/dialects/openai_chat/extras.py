@@ -1,9 +1,8 @@
-"""What Chat holds of a message, a tool or a request beside the canonical value, and what others may ask about it.
+"""What Chat stores with a message, a tool or a request besides the canonical value, and functions to query it.
 
-Parsed and rendered again, everything is equal to what it was: these records hold what no
-canonical field says. The canonical fields always win; a record only says how they were
-written. The steps that adapt a request to its host read no field of a record: they call the
-functions below, which take and return messages.
+Parsing and rendering gives an equal result: these records hold what has no canonical field. Canonical fields always
+win; a record only describes how they were written. The steps that adapt a request to its host use the functions
+below, which take and return messages, and never read the fields of a record.
 """
 
 from __future__ import annotations
@@ -71,29 +70,29 @@ _LEGACY: Final = ("functions", "function_call")
 
 
 class ContentSlot(Struct, frozen=True, omit_defaults=True):
-    """An entry of a content list that its part does not say in full."""
+    """An entry of a content list that its part does not fully describe."""
 
     text: Json = {}
-    """The other fields of a text."""
+    """The other fields of a text entry."""
     raw: Any = UNSET
-    """The entry itself, where it is not a part."""
+    """The entry itself, if it is not a part."""
 
 
 class CallSlot(Struct, frozen=True, omit_defaults=True):
-    """An entry of `tool_calls` that its call does not say in full."""
+    """An entry of `tool_calls` that its call does not fully describe."""
 
     call: Json | None = None
-    """What is left of the entry without the text of the arguments."""
+    """The entry without the arguments."""
     of: str | None = None
-    """The canonical identifier of its call."""
+    """The canonical id of its call."""
     text: bool = False
-    """Whether the arguments were text."""
+    """Whether the arguments were a string."""
     raw: Any = UNSET
-    """The entry itself, where it is not a call."""
+    """The entry itself, if it is not a call."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether every host reads the entry: a function with its arguments as text."""
+        """Whether every host can read the entry: a function with its arguments as a string."""
         if self.call is None or not self.text:
             return False
         return self.call.get("type") in ("function", "builtin_function") and isinstance(self.call.get("function"), dict)
@@ -103,32 +102,32 @@ class ChatMessageExtras(Struct, frozen=True, omit_defaults=True):
     """How a Chat message was written."""
 
     fields: Json = {}
-    """Fields as they came: unknown ones, and known ones whose value is not a part (`content: null`)."""
+    """Fields as received: unknown ones, and known ones whose value is not a part (`content: null`)."""
     omit: tuple[str, ...] = ()
-    """Fields that would be written and were not there."""
+    """Fields that would be written but were missing."""
     content: tuple[ContentSlot | None, ...] | None = None
-    """The content was a list: one slot for each entry, None where the part says it all."""
+    """The content was a list: one slot per entry, None where the part describes it fully."""
     calls: tuple[CallSlot | None, ...] = ()
-    """One slot for each entry of `tool_calls`, None where the call says it all."""
+    """One slot per entry of `tool_calls`, None where the call describes it fully."""
     refusal: str | None = None
-    """The text that came as `refusal`, because the content says nothing."""
+    """The text received as `refusal`, because the content is empty."""
     reasoning: tuple[str, ...] | None = None
-    """The fields that the reasoning came in; None: `reasoning_content`."""
+    """The fields in which the reasoning was received; None: `reasoning_content`."""
 
     def lacks(self, field: str) -> bool:
-        """Whether the message came without this field, or with a value that is not a part."""
+        """Whether the message was received without this field, or with a value that is not a part."""
         return field in self.omit or field in self.fields
 
 
 class ChatMediaExtras(Struct, frozen=True, omit_defaults=True):
-    """How an entry of content was written that is an image, a sound, a video or a file."""
+    """How a content entry with an image, audio, video or file was written."""
 
     outer: Json = {}
-    """Its other fields, around the inner object."""
+    """Its other fields, outside of the inner object."""
     inner: Json = {}
     """The other fields of the inner object."""
     bare: bool = False
-    """Whether the address stood in the place of the inner object."""
+    """Whether the URL was in place of the inner object."""
 
 
 class ChatToolExtras(Struct, frozen=True, omit_defaults=True):
@@ -141,13 +140,13 @@ class ChatRequestExtras(Struct, frozen=True, omit_defaults=True):
     """How a request was written."""
 
     fields: Json = {}
-    """The body as it came, less its messages and its tools."""
+    """The body as received, without messages and tools."""
     has_tools: bool = False
-    """Whether the body had `tools`, whatever was in it."""
+    """Whether the body had `tools`, whatever its value."""
 
 
 class LegacyCall(Struct, frozen=True):
-    """The call of a function in the protocol of 2023, which had no identifiers."""
+    """A function call of the 2023 protocol, which had no ids."""
 
     name: str
     arguments: str
@@ -168,7 +167,7 @@ def request_extras(request: Request) -> ChatRequestExtras:
 
 
 def definition_of(tool: Tool) -> Json:
-    """The definition that a tool came in; empty where it came from elsewhere."""
+    """The received definition of a tool; empty for another dialect."""
     return read_extras(tool.extras, DIALECT, _NO_TOOL).definition
 
 
@@ -177,12 +176,12 @@ def media_extras(media: Media) -> ChatMediaExtras:
 
 
 def body_fields(request: Request) -> Json:
-    """The fields of the client's body, less messages and tools; empty where the request came from elsewhere."""
+    """The fields of the client's body without messages and tools; empty for another dialect."""
     return request_extras(request).fields
 
 
 def without_legacy_fields(request: Request) -> tuple[Request, list[str]]:
-    """The request without the fields of 2023 that declare and choose functions, and which those were."""
+    """The request without the 2023 fields that declare and choose functions, and the names of those fields."""
     extras = request_extras(request)
     old: list[str] = [name for name in _LEGACY if name in extras.fields]
     if not old:
@@ -199,53 +198,53 @@ def extras_of(message: Message) -> ChatMessageExtras:
 
 
 def is_plain(message: Message) -> bool:
-    """Whether Chat holds nothing beside its parts. Most steps skip such messages."""
+    """Whether Chat stores nothing besides its parts. Most steps skip such messages."""
     return DIALECT not in message.extras
 
 
 def unusual_role(message: Message) -> Any:
-    """The role as it came where only some hosts know it (`developer`), else None."""
+    """The received role if only some hosts know it (`developer`), else None."""
     return extras_of(message).fields.get("role")
 
 
 def declared_tools(message: Message) -> Any:
-    """The tools that a message declares, as they came."""
+    """The tools that a message declares, as received."""
     return extras_of(message).fields.get("tools")
 
 
 def is_partial(message: Message) -> bool:
-    """Whether the client asks the model to go on with this message."""
+    """Whether the client asks the model to continue this message."""
     return bool(extras_of(message).fields.get("partial"))
 
 
 def is_refusal(message: Message) -> bool:
-    """Whether the text of the message came as a refusal."""
+    """Whether the text of the message was received as a refusal."""
     return extras_of(message).refusal is not None
 
 
 def has_legacy_call(message: Message) -> bool:
-    """Whether it calls a function in the way of 2023."""
+    """Whether it has a function call of the 2023 protocol."""
     return "function_call" in extras_of(message).fields
 
 
 def is_legacy_result(message: Message) -> bool:
-    """Whether it is a function's result in the way of 2023."""
+    """Whether it is a function result of the 2023 protocol."""
     return message.role == "tool" and unusual_role(message) == "function"
 
 
 def legacy_result_name(message: Message) -> str | None:
-    """Whose result a legacy result is."""
+    """The function that a legacy result belongs to."""
     name = extras_of(message).fields.get("name")
     return name if isinstance(name, str) else None
 
 
 def lacks_content(message: Message) -> bool:
-    """Whether the message came without content, or with null."""
+    """Whether the message was received without content, or with null."""
     return extras_of(message).lacks("content")
 
 
 def lacks_call_id(message: Message) -> bool:
-    """Whether a result came without an identifier, or with one that is not text."""
+    """Whether a result was received without an id, or with one that is not a string."""
     return extras_of(message).lacks("tool_call_id")
 
 
@@ -255,12 +254,12 @@ def has_listed_content(message: Message) -> bool:
 
 
 def holds_unknown(message: Message) -> bool:
-    """Whether it has content that only Chat knows. Such a message is not as empty as its parts look."""
+    """Whether it has content that only Chat knows. Such a message is not empty, even without parts."""
     return any(slot is not None and slot.raw is not UNSET for slot in extras_of(message).content or ())
 
 
 def reasoning_fields(message: Message) -> tuple[str, ...]:
-    """The fields that the reasoning of the message came in, or would be written to."""
+    """The fields in which the reasoning was received, or to which it would be written."""
     names = extras_of(message).reasoning
     return _USUAL_REASONING if names is None else names
 
@@ -282,18 +281,18 @@ def _without_fields(message: Message, *names: str) -> Message:
 
 
 def _only_said(message: Message, *names: str) -> Message:
-    """Without what is held of these fields: by now the parts say it."""
+    """Drop what is stored for these fields: the parts have replaced it."""
     bare = _without_fields(message, *names)
     return _changed(bare, omit=tuple(name for name in extras_of(bare).omit if name not in names))
 
 
 def with_usual_role(message: Message) -> Message:
-    """Written under the role that every host knows."""
+    """The message with a role that every host knows."""
     return _without_fields(message, "role")
 
 
 def with_declared_tools(message: Message, tools: list[Json]) -> Message:
-    """Declaring these tools instead of its own."""
+    """The message declaring these tools instead of its own."""
     return _with_field(message, "tools", tools)
 
 
@@ -302,7 +301,7 @@ def without_declared_tools(message: Message) -> Message:
 
 
 def as_partial(message: Message) -> Message:
-    """Marked as one that the model is to go on with."""
+    """The message marked for the model to continue."""
     return _with_field(message, "partial", True)
 
 
@@ -311,23 +310,23 @@ def without_partial(message: Message) -> Message:
 
 
 def without_unread_calls(message: Message) -> tuple[Message, bool]:
-    """Without a `tool_calls` in which no call could be read, and whether there was one."""
+    """Drop a `tool_calls` without a readable call; return whether there was one."""
     found = "tool_calls" in extras_of(message).fields
     return (_without_fields(message, "tool_calls") if found else message), found
 
 
 def without_result_name(message: Message) -> Message:
-    """Without the name of the tool that came beside its result."""
+    """Drop the tool name that was received with a result."""
     return _without_fields(message, "name") if "name" in extras_of(message).fields else message
 
 
 def without_result_form(message: Message) -> Message:
-    """A result whose content and identifier are written as its parts say."""
+    """A result whose content and id are written from its parts."""
     return _only_said(message, "content", "tool_call_id")
 
 
 def without_content_form(message: Message) -> Message:
-    """A message whose content is written as its parts say, also where it came without any."""
+    """A message whose content is written from its parts, even if it was received without any."""
     return _only_said(message, "content")
 
 
@@ -337,12 +336,12 @@ def without_content_list(message: Message) -> Message:
 
 
 def without_form(message: Message) -> Message:
-    """A message that is written from its parts, without any field of its own."""
+    """A message written from its parts, without any other field."""
     return _changed(message, content=None, omit=(), fields={})
 
 
 def take_legacy_call(message: Message) -> tuple[Message, LegacyCall | None]:
-    """The message without its legacy call, and that call; None where it has no name."""
+    """The message without its legacy call, and that call; None if it has no name."""
     called = extras_of(message).fields.get("function_call")
     bare = _without_fields(message, "function_call")
     name = called.get("name") if isinstance(called, dict) else None
@@ -354,13 +353,13 @@ def take_legacy_call(message: Message) -> tuple[Message, LegacyCall | None]:
 
 
 def say_refusal(message: Message) -> Message:
-    """The message whose refusal is text like any other; an empty text before it goes, since it says nothing."""
+    """Turn a refusal into ordinary text; an empty text before it is dropped."""
     bare = _only_said(_changed(message, refusal=None), "content")
     return keep_parts(bare, lambda part: part != Text(""))
 
 
 def keep_parts(message: Message, stays: Callable[[Part], bool]) -> Message:
-    """The message with some of its parts, and with the slots of those; itself when all of them stay."""
+    """The message with only some of its parts, and their slots; the same object when all stay."""
     parts = tuple(part for part in message.parts if stays(part))
     if len(parts) == len(message.parts):
         return message
@@ -373,7 +372,7 @@ def keep_parts(message: Message, stays: Callable[[Part], bool]) -> Message:
 
 
 def with_plain_calls(message: Message) -> tuple[Message, list[str]]:
-    """The message without entries of `tool_calls` that hosts refuse, and what was wrong with them."""
+    """Drop entries of `tool_calls` that hosts refuse; return what was wrong with them."""
     slots, wrong = extras_of(message).calls, list[str]()
     if all(slot is None or slot.is_plain for slot in slots):
         return message, wrong

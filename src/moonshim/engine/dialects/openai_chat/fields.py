@@ -1,7 +1,7 @@
-"""The fields of a Chat request besides messages and tools: each read into its canonical value, and written from it.
+"""Chat request fields other than messages and tools: each parsed into its canonical value, and rendered from it.
 
-A field that was not changed since it was read is written as it came, under the very names
-that the client used. One that was changed is written fresh.
+A field that is unchanged since parsing is written as received, under the client's own names. A changed one is written
+from scratch.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 
 class ChatField(Struct, frozen=True):
-    """One canonical value: where it lives in a request, and the fields of a body that say it."""
+    """One canonical value: its place in a request, and the body fields that set it."""
 
     keys: tuple[str, ...]
     read: Callable[[Json], Any]
     write: Callable[[Any], Json]
     empty: Any = None
-    """What it is when the body says nothing; `write` writes nothing for it."""
+    """The value if the body sets nothing; `write` writes nothing for it."""
 
 
 # --- reading --------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def _read_max_tokens(body: Json) -> int | None:
 def _read_tool_choice(body: Json) -> ToolChoice | None:
     choice, called = body.get("tool_choice"), body.get("function_call")
     if choice is None and called is not None:
-        # The protocol of 2023.
+        # The 2023 protocol.
         choice = {"type": "function", "function": called} if isinstance(called, dict) else called
     match choice:
         case None:
@@ -102,7 +102,7 @@ _OFF: Final = frozenset({"none", "off", "disabled"})
 
 
 def _read_thinking(body: Json) -> Thinking:
-    """All the ways in which clients say how much to think; the first that says something wins."""
+    """All the fields in which clients set thinking; the first one that is set wins."""
     thinking, template = body.get("thinking"), body.get("chat_template_kwargs")
     enabled: bool | None = None
     effort, keep, budget = _word(body, "reasoning_effort"), None, None
@@ -192,7 +192,7 @@ def _write_tool_choice(choice: ToolChoice | None) -> Json:
 
 
 def _write_thinking(thinking: Thinking) -> Json:
-    """As OpenAI spells it; hosts that spell it otherwise have it put by their row."""
+    """In OpenAI's spelling; other spellings come from the host profile."""
     if thinking.enabled is False:
         return {"reasoning_effort": "none"}
     return {} if thinking.effort is None else {"reasoning_effort": thinking.effort}
@@ -213,7 +213,7 @@ def _plain(key: str, read: Callable[[Json, str], Any]) -> ChatField:
 
 
 FIELDS: Final[dict[str, ChatField]] = {
-    # Those of `Sampling` are named by the way to them.
+    # Fields of `Sampling` are named by their path.
     "tool_choice": ChatField(("tool_choice", "function_call"), _read_tool_choice, _write_tool_choice),
     "parallel_calls": ChatField(
         ("parallel_tool_calls",), lambda body: _switch(body, "parallel_tool_calls"), _as("parallel_tool_calls")
@@ -255,7 +255,7 @@ _values: Final = attrgetter(*FIELDS)
 
 
 def fields_said(body: Json) -> set[str]:
-    """The names of the fields that a body says something about: few requests say more than three."""
+    """The names of the fields that a body sets: few requests set more than three."""
     return {_FIELD_OF[key] for key in body if key in _FIELD_OF}
 
 

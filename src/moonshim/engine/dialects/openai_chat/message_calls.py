@@ -1,10 +1,10 @@
-"""The entries of `tool_calls` become canonical calls, and the other way round.
+"""Entries of `tool_calls` <-> canonical calls.
 
-Each entry has a slot: None where the call says it all, otherwise what is left of the entry
-without the call's own text, or the whole entry where it is not a call.
+Each entry has a slot: None where the call describes it fully, otherwise the entry without the data of the call, or
+the whole entry if it is not a call.
 
-A call of a custom tool has one free text. Canonically that is `{"input": text}`, which is
-what a model that only knows functions writes.
+A call of a custom tool has one free-form string. Its canonical form is `{"input": text}`, which is what a model that
+only knows functions writes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 def parse_calls(entries: list[Any], call_ids: dict[int, str]) -> tuple[list[ToolCall], list[CallSlot | None]]:
-    """The calls, with the canonical identifiers for their places, and a slot for every entry."""
+    """The calls, with the canonical ids for their positions, and a slot for every entry."""
     calls, slots = list[ToolCall](), list[CallSlot | None]()
     for place, entry in enumerate(entries):
         seen = read_call(entry) if place in call_ids else None
@@ -45,9 +45,9 @@ def parse_calls(entries: list[Any], call_ids: dict[int, str]) -> tuple[list[Tool
 def render_calls(
     calls: list[tuple[str | None, ToolCall]], slots: Sequence[CallSlot | None], custom: Container[str] | None = None
 ) -> list[Any]:
-    """The entries for these calls under these identifiers, in the order of the slots; calls without one come last.
+    """The entries for these calls under these ids, in the order of the slots; calls without a slot come last.
 
-    `custom` tells which tools take one free text; None: those whose calls came that way.
+    `custom`: the tools that take a free-form string; None: those whose calls were received that way.
     """
     left, out = list(reversed(calls)), list[Any]()
     for slot in slots:
@@ -67,13 +67,13 @@ def _plain_call(call: ToolCall, wire_id: str | None, custom: Container[str] | No
     named: Json = {"id": standard_id(call.id) if wire_id is None else wire_id}
     if custom is not None and call.name in custom:
         return named | {"type": "custom", "custom": {"name": call.name, "input": input_of(call.arguments)}}
-    # What Kimi's hosts run themselves is called under a name that begins with a dollar, and has a type of its own.
+    # Calls of Kimi's built-in tools have a name that starts with a dollar sign, and a type of their own.
     kind = "builtin_function" if call.name.startswith("$") else "function"
     return named | {"type": kind, "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _fitting(slot: CallSlot | None, call: ToolCall, custom: Container[str] | None) -> CallSlot | None:
-    """The slot, if it is this call's, and of its kind: calls may have come and gone since."""
+    """The slot, if it belongs to this call and its kind: calls may have been added or removed since."""
     if slot is None or slot.call is None or slot.of != call.id:
         return None
     return slot if custom is None or ("custom" in slot.call) == (call.name in custom) else None
@@ -93,14 +93,14 @@ def _patched_call(call: ToolCall, wire_id: str | None, rest: Json, *, was_text: 
 
 
 def _said(entry: Json) -> str:
-    """The arguments of a call, as text."""
+    """The arguments of a call as a string."""
     body, field = _where(entry)
     value = body.get(field)
     return _as_text({"input": value} if field == "input" and isinstance(value, str) else value)
 
 
 def _where(entry: Json) -> tuple[Json, str]:
-    """The object of an entry that has the name, and the field of it that has the arguments."""
+    """The object of an entry with the name, and its field for the arguments."""
     for key, field in (("function", "arguments"), ("custom", "input")):
         if isinstance(entry.get(key), dict):
             return entry[key], field
@@ -114,7 +114,7 @@ def _as_text(arguments: Any) -> str:
 
 
 def _call_slot(entry: Json, call: ToolCall) -> CallSlot | None:
-    """What is left of the entry: the whole, without the text that the call itself has."""
+    """The entry without the data that the call itself has."""
     if entry == _plain_call(call, call.wire_id):
         return None
     rest = deep_copy(entry)

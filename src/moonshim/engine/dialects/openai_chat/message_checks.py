@@ -1,4 +1,4 @@
-"""Refuses Chat messages that nobody can understand, with the field that is wrong."""
+"""Validates Chat messages; errors name the invalid field."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from moonshim.errors import InvalidInput
 __all__ = ["check_messages", "parse_checked"]
 
 _INNER: Final = {"image_url": "url", "video_url": "url", "input_audio": "data"}
-"""What the object of a part must have."""
+"""Required key of the inner object of a part."""
 
 
 def parse_checked(messages: Iterable[Any]) -> list[Message]:
-    """Canonical messages; `InvalidInput` names what is none."""
+    """Validate and parse messages. Raises `InvalidInput` with the invalid field."""
     if isinstance(messages, (str, bytes, dict)) or not isinstance(messages, Iterable):
         raise InvalidInput(f"messages must be a list, not {type(messages).__name__}", field="messages")
     listed = list(messages)
@@ -25,7 +25,7 @@ def parse_checked(messages: Iterable[Any]) -> list[Message]:
 
 
 def check_messages(messages: list[Any]) -> None:
-    """Nothing, or `InvalidInput`."""
+    """Raise `InvalidInput` for the first invalid message."""
     for place, message in enumerate(messages):
         if _is_plain(message):
             continue
@@ -47,7 +47,7 @@ def check_messages(messages: list[Any]) -> None:
 
 
 def _is_plain(message: Any) -> bool:
-    """Whether nothing in it can be wrong: a role, and a text. Most messages are, and there can be very many."""
+    """Whether a message has only a role and a text, so nothing can be invalid. Most do, and there can be very many."""
     return (
         isinstance(message, dict)
         and len(message) == 2
@@ -64,6 +64,6 @@ def _check_part(part: Any, where: str) -> None:
         raise InvalidInput("a text must be a string", field=f"{where}.text")
     if isinstance(kind, str) and kind in _INNER:
         inner, key = part.get(kind), _INNER[kind]
-        # Some clients write the address itself where the protocol has an object around it.
+        # Some clients write the URL itself where the protocol has an object around it.
         if not isinstance(inner, str) and not (isinstance(inner, dict) and isinstance(inner.get(key), str)):
             raise InvalidInput(f"{kind} must be an object with {key}", field=f"{where}.{kind}.{key}")

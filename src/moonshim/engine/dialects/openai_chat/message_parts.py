@@ -1,8 +1,7 @@
-"""The content of a chat message becomes canonical parts, and the other way round.
+"""Chat message content <-> canonical parts.
 
-Content is a string, a list of parts, null, or missing. A list keeps, beside the parts, a
-slot for each entry: None where the part says it all, otherwise what is left of the entry
-without it, so that unknown fields (`cache_control`) come back where they were.
+Content is a string, a list of entries, null, or missing. A list has a slot for each entry: None where the part
+describes it fully, otherwise the rest of the entry, so that unknown fields (`cache_control`) are returned in place.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def _parse_entry(entry: Any) -> Content | None:
 
 def _parse_url(entry: dict[str, Any], key: str) -> Media | None:
     inner = entry.get(key)
-    # Some clients write the address itself where the protocol has an object around it.
+    # Some clients write the URL itself where the protocol has an object around it.
     address = inner.get("url") if isinstance(inner, dict) else inner
     if not isinstance(address, str):
         return None
@@ -105,9 +104,9 @@ def _parse_file(entry: dict[str, Any]) -> Media | None:
     inner = entry.get("file")
     address = inner.get("file_data") if isinstance(inner, dict) else None
     if not isinstance(address, str):
-        return None  # by file_id: known to its host alone
+        return None  # by file_id: known to its host only
     media_type, data = _split_data_url(address)
-    # OpenRouter takes an address in the place of the data.
+    # OpenRouter accepts a URL in place of the data.
     url = address if address.startswith(("https://", "http://")) else None
     if data is None and url is None:
         return None
@@ -126,7 +125,7 @@ def _split_data_url(address: str) -> tuple[str | None, str | None]:
 
 
 def _extras(entry: dict[str, Any], key: str, *held: str) -> dict[str, Any]:
-    """What the entry says besides: around the inner object, in it, or that there is none."""
+    """The other fields of an entry: outside of the inner object, inside it, or a flag that it is missing."""
     inner = entry[key]
     outer = {k: deep_copy(v) for k, v in entry.items() if k not in ("type", key)}
     if not isinstance(inner, dict):

@@ -1,8 +1,7 @@
-"""Chat messages become canonical messages, and the other way round.
+"""Chat messages <-> canonical messages.
 
-Parsed and rendered again, a list of messages is equal to what it was, fields that nobody
-knows included. The parts of the canonical message always win: the `ChatMessageExtras` beside
-them only say how they were written.
+Parsing and rendering a list of messages gives an equal list, including unknown fields. The parts of the canonical
+message always win: `ChatMessageExtras` only describes how they were written.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _SPEAKERS: Final[dict[str, Role]] = {
     "user": "user",
     "assistant": "assistant",
     "tool": "tool",
-    "function": "tool",  # the protocol of 2023: its messages have no identifiers, and keep their fields
+    "function": "tool",  # the 2023 protocol: its messages have no ids, and keep their fields
 }
 _PLAIN_ROLES: Final = frozenset({"system", "user", "assistant"})
 _REASONING: Final = ("reasoning_content", "reasoning")
@@ -51,12 +50,11 @@ _REASONING: Final = ("reasoning_content", "reasoning")
 
 
 def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) -> list[Message]:
-    """Canonical messages, by value. Raises `InvalidInput` for what is no message at all.
+    """Canonical messages, by value. Raises `InvalidInput` for an invalid message.
 
-    Every call gets a canonical identifier of its own, also where two came under the same
-    one, and every result that of its call; identifiers as they came are kept beside them.
-    `after` is the conversation that the messages continue: its calls are answered, and
-    its identifiers are not given out again.
+    Every call gets a unique canonical id, even if two were received under the same id, and every result that of its
+    call; received ids are kept as `wire_id`. `after` is the conversation that the messages continue: its calls can be
+    answered, and its ids are not reused.
 
     >>> parse_messages([{"role": "user", "content": "hi"}])
     [Message(role='user', parts=(Text(text='hi'),), extras={})]
@@ -109,7 +107,7 @@ def _parse_message(message: Json, call_ids: dict[int, str]) -> Message:
         parts += made
         if any(entries):
             calls = tuple(entries)
-        # Beside calls, no content is what would be written anyway.
+        # With calls, missing content is what would be written anyway.
         omit = ()
     if given != role:
         fields["role"] = given
@@ -140,7 +138,7 @@ def _held(extras: ChatMessageExtras) -> Json:
 
 
 def _take_content(fields: Json) -> tuple[list[Content], tuple[ContentSlot | None, ...] | None, tuple[str, ...]]:
-    """The parts of the content, the slots of a list, and the fields that are not there."""
+    """The parts of the content, the slots of a list, and the missing fields."""
     content = fields.get("content")
     if isinstance(content, str):
         del fields["content"]
@@ -153,7 +151,7 @@ def _take_content(fields: Json) -> tuple[list[Content], tuple[ContentSlot | None
 
 
 def _take_refusal(fields: Json, content: list[Content]) -> str | None:
-    """What the model said when it would not answer: its words, where the content has none."""
+    """The model's refusal, if the content is empty."""
     refusal = fields.get("refusal")
     if not isinstance(refusal, str) or not refusal or any(isinstance(part, Text) and part.text for part in content):
         return None
@@ -162,7 +160,7 @@ def _take_refusal(fields: Json, content: list[Content]) -> str | None:
 
 
 def _take_reasoning(fields: Json) -> tuple[list[Reasoning], tuple[str, ...] | None]:
-    """The reasoning, and the fields that it came in where those are not the usual ones."""
+    """The reasoning, and the fields in which it was received unless those are the usual ones."""
     texts = {key: fields[key] for key in _REASONING if isinstance(fields.get(key), str)}
     details = fields.get("reasoning_details")
     if not isinstance(details, list) or not all(isinstance(one, dict) for one in details):
@@ -178,13 +176,13 @@ def _take_reasoning(fields: Json) -> tuple[list[Reasoning], tuple[str, ...] | No
     names = None if keys == ["reasoning_content"] else tuple(keys)
     signature = next((one["signature"] for one in details if isinstance(one.get("signature"), str)), None)
     if details and details[-1] == _signed(signature):
-        # Our own way to hand a signature of another dialect to a client.
+        # How we pass the signature of another dialect to a Chat client.
         details = details[:-1]
     return [Reasoning(text, signature, tuple(deep_copy(details)))], names
 
 
 def _signed(signature: str | None) -> Json:
-    """The entry of `reasoning_details` that says nothing but a signature."""
+    """The entry of `reasoning_details` that carries only a signature."""
     return {"type": "reasoning.text", "signature": signature}
 
 
@@ -206,11 +204,10 @@ def render_messages(
 ) -> list[Json]:
     """Chat messages, by value.
 
-    Identifiers go back as they came; those that never were on a wire become `call_*`. With
-    a `mapper` they are what it says, and with a `format` what the mapper for that tool
-    format says. `custom` names the tools that take one free text (None: those whose calls
-    came that way); `tokens`: whether signatures of our own may go out. `CannotExpress` is
-    raised for what the protocol has no place for.
+    Ids are returned as received; those without a wire id become `call_*`. With a `mapper`, it decides; with a
+    `format`, the mapper of that tool format does. `custom` names the tools that take a free-form string (None: those
+    whose calls were received that way); `tokens`: whether our own signatures may be included. Raises `CannotExpress`
+    for what the protocol cannot represent.
 
     >>> history = parse_messages(
     ...     [{"role": "assistant", "tool_calls": [{"id": "x", "function": {"name": "ls", "arguments": "{}"}}]}]
@@ -225,7 +222,7 @@ def render_messages(
 
 
 class _Identifiers:
-    """Which identifier to write where; None stands for one that came without, and was not given one since."""
+    """Decides which id to write where; None for one that was missing and has not been assigned since."""
 
     def __init__(
         self,
@@ -245,7 +242,7 @@ class _Identifiers:
 
     def of(self, part: ToolCall | ToolResult, position: int, place: int) -> str | None:
         if self._own is not None:
-            # Better than asking: one message may stand at two places of a history.
+            # By position, not by lookup: the same message object may occur twice in a history.
             return self._own.at(position, place)
         if self._mapper is None:
             return part.wire_id
@@ -254,7 +251,7 @@ class _Identifiers:
         return self._mapper.resolve_tool_response_id(part)
 
     def made(self, result: ToolResult) -> str:
-        """For a result that came without one: what its call has."""
+        """The id of its call, for a result received without one."""
         return self._wire.get(result.call_id) or standard_id(result.call_id)
 
 
@@ -275,7 +272,7 @@ def _render_message(message: Message, position: int, ids: _Identifiers) -> list[
     if results and not body:
         return results
     out = _render_body(message, body, extras, position, ids)
-    # The results of a human turn answer the turn before it.
+    # Results in a user message answer the assistant message before it.
     return [out, *results] if message.role == "assistant" else [*results, out]
 
 
@@ -304,7 +301,7 @@ def _render_body(
         content.pop()
     _put_content(out, content, extras, None if calls else "")
     if reasoning:
-        # What was redacted is a piece without a text.
+        # Redacted reasoning has no text.
         text = "\n".join(part.text for part in reasoning if part.text)
         fields = [part.field for part in reasoning if part.field is not None]
         details = [deep_copy(one) for part in reasoning for one in part.details if ids.tokens or not _holds_token(one)]
@@ -322,12 +319,12 @@ def _render_body(
 
 
 def _holds_token(entry: Json) -> bool:
-    """Whether an entry of `reasoning_details` has a token of ours in it, which is not for a host to see."""
+    """Whether an entry of `reasoning_details` contains our own token, which hosts must not see."""
     return any(is_signed(value) for value in entry.values())
 
 
 def sole_signature(reasoning: Sequence[Reasoning]) -> str | None:
-    """The signature that the details do not say; None where several pieces are joined, which nobody has signed."""
+    """The signature that the details do not contain; None for merged reasoning, which nobody signed."""
     said = [part for part in reasoning if part.text or part.signature]
     if len(said) != 1 or any("signature" in one for part in reasoning for one in part.details):
         return None
@@ -335,7 +332,7 @@ def sole_signature(reasoning: Sequence[Reasoning]) -> str | None:
 
 
 def with_text(details: list[Json], text: str) -> list[Json]:
-    """Entries of `reasoning_details` that say this text: where one has the form for it and no text, there."""
+    """Add this text to `reasoning_details`: to an entry that can hold it and has none, if possible."""
     if not text or any(isinstance(one.get(key), str) for one in details for key in ("text", "summary")):
         return details
     for place, one in enumerate(details):
@@ -352,10 +349,10 @@ def _put_content(out: Json, parts: Sequence[Content], extras: ChatMessageExtras,
     elif parts:
         out["content"] = render_content(parts)
     elif empty is not None and not extras.lacks("content"):
-        # A call may stand without any content; hosts refuse an empty one beside it.
+        # A message with calls may omit content; hosts refuse an empty string there.
         out["content"] = empty
 
 
 def _with_fields(out: Json, extras: ChatMessageExtras) -> Json:
-    """Add the fields as they came, except where a part has something to say by now."""
+    """Add the received fields, except where a part now determines the value."""
     return out | {key: deep_copy(value) for key, value in extras.fields.items() if key == "role" or key not in out}

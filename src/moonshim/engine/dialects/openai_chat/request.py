@@ -1,4 +1,4 @@
-"""A Chat request becomes a canonical request, and the other way round, unchanged in all that Chat can say."""
+"""Chat request <-> canonical request, lossless for everything that Chat can express."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KNOWN: Final = frozenset({"model", "messages", "tools", *(key for field in FIEL
 
 
 def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
-    """The request that a body makes; `InvalidInput` names the field that cannot be understood.
+    """Parse a body. Raises `InvalidInput` with the invalid field.
 
     >>> request, _ = parse_request({"model": "kimi-k3", "messages": [{"role": "user", "content": "hi"}]}, Signer())
     >>> request.model, request.messages[0].role
@@ -61,7 +61,7 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
 
 
 def _opened(message: Message, place: int, signer: Signer, changes: list[Change]) -> Message:
-    """The message with what our own signature stands for; a client has one when its history came from elsewhere."""
+    """Replace our own signature with its content; clients have one when a history comes from another dialect."""
     part = message.parts[0] if message.parts else None
     if not isinstance(part, Reasoning) or not is_signed(part.signature):
         return message
@@ -76,7 +76,7 @@ def _opened(message: Message, place: int, signer: Signer, changes: list[Change])
 
 
 def render_request(request: Request) -> tuple[Json, list[Change]]:
-    """The body that makes this request, and what Chat cannot say of it."""
+    """The body of this request, and what Chat cannot express."""
     extras = request_extras(request)
     came = extras.fields
     changes: list[Change] = []
@@ -106,7 +106,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
 
 
 def _rewritten(fresh: Json, said: Json) -> Json:
-    """A field written fresh; what stood beside it in an object stays (`stream_options`)."""
+    """Write a field from scratch; other keys of an object stay (`stream_options`)."""
     key = next(iter(fresh), None)
     if key == "stream_options" and isinstance(said.get(key), dict):
         return {key: said[key] | fresh[key]}
@@ -118,7 +118,7 @@ def _rewritten(fresh: Json, said: Json) -> Json:
 def _parse_tools(body: Json) -> tuple[Tool, ...] | None:
     tools, functions = body.get("tools"), body.get("functions")
     if tools is None and isinstance(functions, list):
-        # The protocol of 2023: the same, without a type around it.
+        # The 2023 protocol: the same without the wrapper with `type`.
         tools = [{"type": "function", "function": function} for function in functions]
     if tools is None:
         return None
@@ -156,7 +156,7 @@ def _unsaid(request: Request) -> list[Change]:
 
 
 def _unsaid_thinking(request: Request, body: Json) -> list[Change]:
-    """Chat has a word for how hard to think, none for thinking itself or for a budget of tokens."""
+    """Chat can set an effort, but neither thinking itself nor a token budget."""
     wanted, keys = request.thinking, FIELDS["thinking"].keys
     if (wanted.enabled is not True and wanted.budget is None) or any(
         key in body or key in request.body_overrides for key in keys
@@ -166,7 +166,7 @@ def _unsaid_thinking(request: Request, body: Json) -> list[Change]:
 
 
 def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
-    """The request for a host of another dialect, and what that host is not told."""
+    """The request for a host of another dialect, and what was removed."""
     changes = [
         Change("cannot_say", f"{key} is a field of Chat alone", key)
         for key, value in body_fields(request).items()
@@ -186,4 +186,4 @@ def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
 
 
 _ELSEWHERE: Final = frozenset({"role", "content", "partial", "function_call", "tool_calls", "refusal", "annotations"})
-"""Fields of a message that say nothing by themselves, or that other dialects say otherwise."""
+"""Message fields without a meaning of their own, or that other dialects express differently."""

@@ -1,4 +1,4 @@
-"""The tool definitions of a Chat request become canonical tools, and the other way round."""
+"""Tool definitions of a Chat request <-> canonical tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 def parse_tool(given: Any, where: str) -> Tool:
-    """A tool as it was declared; the definition itself is kept, to be written again where nothing has changed."""
+    """Parse a tool definition; it is kept, and written again if nothing has changed."""
     if not isinstance(given, dict):
         raise InvalidInput(f"a tool must be an object, not {type(given).__name__}", field=where)
     kind, extras = given.get("type", "function"), {DIALECT: ChatToolExtras(given)}
@@ -60,7 +60,7 @@ def render_tool(tool: Tool) -> Json | None:
 
 
 def _with_format(about: str | None, format: Any) -> str | None:
-    """What the input has to look like is told to a model in words."""
+    """Describe the input format to the model in words."""
     if not isinstance(format, dict) or format.get("type") in (None, "text"):
         return about
     grammar = format.get("grammar")

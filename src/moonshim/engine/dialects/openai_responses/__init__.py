@@ -1,4 +1,4 @@
-"""The protocol of OpenAI's Responses, which Codex speaks."""
+"""OpenAI Responses, the protocol of Codex."""
 
 from moonshim.engine.dialects.openai_responses.completed import completed_in, said_items
 from moonshim.engine.dialects.openai_responses.dialect import OPENAI_RESPONSES

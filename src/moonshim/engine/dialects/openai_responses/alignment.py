@@ -1,4 +1,4 @@
-"""What was read from a message again, and what the message has now, become pairs in the order to write them."""
+"""Parts parsed from a message before, and its parts now -> pairs, in the order to write them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ Key: TypeAlias = tuple[str | None, ...]
 
 
 def align(said: Sequence[Part | None], parts: Sequence[P]) -> list[tuple[int | None, P | None]]:
-    """For each place that was said, and each part there is now, whose place it is.
+    """Match each original place with one of the current parts.
 
-    Where as many parts of the same kinds stand in the same order, each has its own place,
-    changed or not. Otherwise something came or went: a part has the place that says
-    exactly it, or none. Places that are no part (None) stay where they were; places of
-    parts that are gone do not come back. Linear.
+    If the same kinds of parts are in the same order, each keeps its place, changed or not. Otherwise parts were added
+    or removed: a part gets the place that equals it, or none. Places that are not parts (None) stay; places of
+    removed parts are dropped. Linear.
 
     >>> align([Text("a"), None, Text("b")], [Text("b"), Text("c"), Text("d")])
     [(1, None), (2, Text(text='b')), (None, Text(text='c')), (None, Text(text='d'))]

@@ -1,7 +1,7 @@
-"""A summary of a conversation <-> the item that stands for it: sealed for the client, text for every host.
+"""A conversation summary <-> the item that represents it: signed for the client, text for every host.
 
-`{"type": "compaction", "encrypted_content": …}` is what `/v1/responses/compact` answers and
-what clients put in place of all that was said before.
+`{"type": "compaction", "encrypted_content": …}` is the response of `/v1/responses/compact`, and clients put it in
+place of the conversation so far.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from moonshim.engine.values.conversation import Change
 __all__ = ["COMPACTIONS", "read_compaction", "write_compaction"]
 
 COMPACTIONS: Final = frozenset({"compaction", "compaction_summary"})
-"""Codex has called it by the second name as well."""
+"""Codex has used the second name as well."""
 _INTRODUCED: Final = "This is a summary of what was said and done in this conversation before this point:\n\n"
 
 
 def write_compaction(summary: str, signer: Signer, id: str) -> Json:
-    """The item that stands for what was summed up.
+    """The item for a summary.
 
     >>> item = write_compaction("They fixed the bug.", Signer(b"secret"), "cmp_1")
     >>> read_compaction(item, Signer(b"secret"), "input[0]", [])["content"][0]["text"].split()[-4:]
@@ -30,10 +30,9 @@ def write_compaction(summary: str, signer: Signer, id: str) -> Json:
 
 
 def read_compaction(item: Json, signer: Signer, where: str, changes: list[Change]) -> Json:
-    """The message that says what an item of ours stands for; the item itself where it is not ours to read.
+    """The message for an item that we signed; any other item is returned unchanged.
 
-    What was sealed under a key that we do not have is told. What another host encrypted is
-    an item like any other that nobody else can read.
+    An item signed under another key is reported. One encrypted by another host is an opaque item.
     """
     token, place = item.get("encrypted_content"), f"{where}.encrypted_content"
     if not isinstance(token, str) or not is_signed(token):

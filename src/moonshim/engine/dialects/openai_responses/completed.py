@@ -1,4 +1,4 @@
-"""An answer as it left -> the response that somebody may go on from, and what of it counts as said."""
+"""A response as sent -> the response object that a client may continue, and its items."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENDED: Final = ("completed", "incomplete")
 
 
 def completed_in(out: bytes) -> Json | None:
-    """The response object in the last bytes of an answer, whole or streamed, when it ended well; None in all others.
+    """The response object in the last bytes of a response, streamed or not, if it completed; otherwise None.
 
     >>> completed_in(b'event: response.completed\\ndata: {"response":{"id":"resp_1"}}\\n\\n')
     {'id': 'resp_1'}
@@ -22,7 +22,7 @@ def completed_in(out: bytes) -> Json | None:
         whole = decode_object(out) or {}
         return whole if whole.get("object") == "response" and whole.get("status") in _ENDED else None
     for status in _ENDED:
-        # A payload is one line, and in text a line feed is escaped: only the event itself has this line.
+        # A payload is one line, and line feeds in text are escaped: only the event itself has this line.
         at = out.rfind(b"event: response." + status.encode() + b"\n")
         if at >= 0 and (at == 0 or out[at - 1 : at] == b"\n"):
             line = out.find(b"data: ", at)
@@ -33,5 +33,5 @@ def completed_in(out: bytes) -> Json | None:
 
 
 def said_items(output: list[Any]) -> list[Json]:
-    """The items of an answer that the next request has before its own. A call that broke off was never made."""
+    """The items of a response that precede the input of the next request. An incomplete call was never made."""
     return [item for item in output if item.get("status") != "incomplete" or item.get("type") == "message"]

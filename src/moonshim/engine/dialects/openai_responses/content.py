@@ -1,8 +1,7 @@
-"""The content of a message, or the output of a tool, becomes canonical parts, and the other way round.
+"""Message content or tool output <-> canonical parts.
 
-Content is a string, a list of entries, null, or missing. Nothing is noted about how it was
-written: the content itself is kept, and read again when it is to be written. What still says
-what its part says is written as it came.
+Content is a string, a list of entries, null, or missing. The content itself is kept, and parsed again for rendering:
+what still equals its part is written as received.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ _MEDIA_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "file": ("type", "file_data", "file_url", "filename", "detail"),
     "audio": ("type", "input_audio"),
 }
-"""Which fields of an entry its part says; all others are kept in the part's extras."""
+"""The fields of an entry that its part determines; all others are kept in the part's extras."""
 
 
 # --- entries -> parts -------------------------------------------------------------------------------------------
 
 
 def parse_content(content: Any, where: str) -> list[Content]:
-    """The parts of content; what is no part (`file_id`, a type that nobody knows) is passed over.
+    """The parts of content; entries without a canonical form (`file_id`, an unknown type) are skipped.
 
     >>> parse_content("hi", "input[0].content")
     [Text(text='hi')]
@@ -63,7 +62,7 @@ def parse_content(content: Any, where: str) -> list[Content]:
 
 
 def parse_entries(content: Any, where: str) -> list[Content | None]:
-    """A part for every entry, None for one that is no part. A string is one entry."""
+    """A part for every entry, None for one without a canonical form. A string is one entry."""
     if isinstance(content, str):
         return [Text(content)]
     if content is None:
@@ -92,7 +91,7 @@ def _parse_media(entry: Json, kind: Literal["image", "file", "audio"]) -> Media 
         return _parse_audio(entry)
     address = entry.get("image_url" if kind == "image" else "file_data")
     if isinstance(address, dict):
-        address = address.get("url")  # as Chat has it: some clients write it here too
+        address = address.get("url")  # as in Chat: some clients write it here too
     data, media_type, url = None, None, None
     if isinstance(address, str):
         found = _DATA_URL.match(address)
@@ -105,7 +104,7 @@ def _parse_media(entry: Json, kind: Literal["image", "file", "audio"]) -> Media 
     elif kind == "file" and isinstance(entry.get("file_url"), str):
         url = entry["file_url"]
     else:
-        return None  # by file_id: known to its host alone
+        return None  # by file_id: known to its host only
     name, detail = entry.get("filename"), entry.get("detail")
     return Media(
         kind,
@@ -135,7 +134,7 @@ def _others(entry: Json, kind: str) -> Json:
 
 
 def render_content(parts: Sequence[Part], came: Any, text_type: TextType) -> tuple[Any, list[Media]]:
-    """The content for these parts, as it came as far as it still says them; and the media that have no form here.
+    """The content for these parts, as received where it still equals them; and the media that cannot be represented.
 
     >>> render_content([Text("hi")], "ho", "input_text")
     ('hi', [])
@@ -165,7 +164,7 @@ def _rendered(pairs: list[tuple[Any, Part | None]], text_type: TextType) -> tupl
 
 
 def render_entry(part: Part, came: Any, text_type: TextType) -> Json | None:
-    """The entry for a part; None where Responses has none. What stood beside an old text stays."""
+    """The entry for a part; None if Responses has none. Other fields of a received entry stay."""
     if isinstance(part, Text):
         if not isinstance(came, dict):
             return {"type": text_type, "text": part.text}

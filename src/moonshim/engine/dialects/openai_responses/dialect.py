@@ -1,4 +1,4 @@
-"""Responses, both ways."""
+"""Responses as a `Dialect`."""
 
 from __future__ import annotations
 

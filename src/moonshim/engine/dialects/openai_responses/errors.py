@@ -1,4 +1,4 @@
-"""A problem becomes an error in the words of OpenAI's API, with the phrases that clients act on."""
+"""A problem -> an error of OpenAI's API, with the phrases that clients act on."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _WORDS: Final[dict[ProblemKind, tuple[str, str | None]]] = {
     "timeout": ("server_error", "timeout"),
     "server": ("server_error", "server_error"),
 }
-"""Type and code. An overload is no `server_is_overloaded`: with that code Codex gives up instead of asking again."""
+"""Type and code. An overload is not `server_is_overloaded`: with that code Codex gives up instead of retrying."""
 _FIXED: Final = frozenset({"context_overflow", "rate_limit", "quota"})
-"""Clients act on these codes, so the host's own does not take their place."""
+"""Clients act on these codes, so they replace the host's own."""
 _OVERFLOW: Final = "Your input exceeds the context window of this model. Please adjust your input and try again."
 
 
 def render_problem(problem: Problem) -> Json:
-    """The error that a client of Responses gets.
+    """The error body for a Responses client.
 
     >>> render_problem(Problem(status=400, kind="context_overflow", message="too long"))["error"]["code"]
     'context_length_exceeded'
@@ -45,6 +45,6 @@ def _message(problem: Problem) -> str:
     if problem.kind == "context_overflow" and "exceeds the context window" not in problem.message:
         return f"{_OVERFLOW} ({problem.message})" if problem.message else _OVERFLOW
     if problem.kind == "rate_limit" and problem.retry_after is not None and "try again in" not in problem.message:
-        # Codex reads the wait from this sentence.
+        # Codex reads the retry delay from this sentence.
         return f"{problem.message} Please try again in {problem.retry_after:g}s."
     return problem.message

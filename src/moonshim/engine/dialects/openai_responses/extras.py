@@ -1,7 +1,7 @@
-"""What Responses holds of a message, a part, a tool or a request beside the canonical value.
+"""What Responses stores with a message, a part, a tool or a request besides the canonical value.
 
-The canonical fields always win; a record only says how they were written. Nothing in it is
-copied: it holds the client's own objects, and nothing changes them.
+Canonical fields always win; a record only describes how they were written. Records hold the client's own objects,
+uncopied and never modified.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ Json: TypeAlias = dict[str, Any]
 
 
 class ResponsesMessageExtras(Struct, frozen=True, omit_defaults=True):
-    """How the items were written that a message was made of."""
+    """The items that a message was parsed from."""
 
     items: tuple[Json, ...] = ()
     at: tuple[int, ...] = ()
-    """Where in the input each item stood."""
+    """The position of each item in the input."""
     instructions: bool = False
-    """The message was the `instructions` of the body."""
+    """The message was the body's `instructions`."""
     bare: bool = False
     """The message was the `input` itself, a string."""
 
 
 class ResponsesMediaExtras(Struct, frozen=True, omit_defaults=True):
-    """The fields of an entry of content that its part does not say."""
+    """The fields of a content entry that its part does not determine."""
 
     fields: Json = {}
 
@@ -56,21 +56,21 @@ class ResponsesToolExtras(Struct, frozen=True, omit_defaults=True):
 
     definition: Json | None = None
     namespace: Json | None = None
-    """The definition of its namespace, less the tools in it."""
+    """The definition of its namespace, without the tools in it."""
     flat: str | None = None
-    """The joined name that a tool of a namespace was read under."""
+    """The joined name under which a tool of a namespace was parsed."""
     loaded: bool = False
-    """Whether an item of the input has declared it, not the body's `tools`."""
+    """Whether an item of the input declared it, not the body's `tools`."""
 
 
 class ResponsesRequestExtras(Struct, frozen=True, omit_defaults=True):
     """How a request was written."""
 
     fields: Json = {}
-    """The body as it came, all but the input: also what only a store of earlier answers can act on
-    (`previous_response_id`, `conversation`, `prompt`), and the tools as they were declared."""
+    """The body as received, without the input: including what requires stored responses (`previous_response_id`,
+    `conversation`, `prompt`), and the tools as declared."""
     input: Literal["null", "missing"] | None = None
-    """What stood in the place of an input."""
+    """What was in place of an input."""
 
 
 _NO_MESSAGE: Final = ResponsesMessageExtras()
@@ -101,10 +101,10 @@ def request_extras(request: Request) -> ResponsesRequestExtras:
 
 
 def body_fields(request: Request) -> Json:
-    """The fields of the client's body, as far as the request came in this dialect."""
+    """The fields of the client's body, if the request was received in this dialect."""
     return request_extras(request).fields
 
 
 def holds_unknown(message: Message) -> bool:
-    """No: no host speaks this dialect, so nothing of it is left where this is asked."""
+    """Always False: no host speaks this dialect, so nothing of it is left at this point."""
     return False

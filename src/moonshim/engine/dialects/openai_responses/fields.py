@@ -1,7 +1,7 @@
-"""The fields of a Responses request besides its input and tools: read into canonical values, and written from them.
+"""Responses request fields other than input and tools: parsed into canonical values, and rendered from them.
 
-A field that still says what the request says is written as it came. One that was changed is
-written fresh, with what stood beside it (`text.verbosity`, `reasoning.summary`).
+A field that still equals the request is written as received. A changed one is written from scratch, with its other
+keys (`text.verbosity`, `reasoning.summary`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["FIELDS", "ResponsesField", "unsayable"]
 
 
 class ResponsesField(Struct, frozen=True):
-    """One canonical value: where it lives in a request, and how a body says it."""
+    """One canonical value: its place in a request, and how a body sets it."""
 
     keys: tuple[str, ...]
     read: Callable[[Json], Any]
     of: Callable[[Request], Any]
     write: Callable[[Any, Json], Json]
-    """The fields that say a value, from it and the fields as they came."""
+    """The fields for a value, given the value and the received fields."""
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ FIELDS: Final[dict[str, ResponsesField]] = {
 
 
 def _sayable(thinking: Thinking) -> Thinking:
-    """What Responses can say of it: an effort, or none."""
+    """What Responses can express of it: an effort, or none."""
     return Thinking(enabled=False) if thinking.enabled is False else Thinking(effort=thinking.effort)
 
 
@@ -176,7 +176,7 @@ _NO_WORD: Final[dict[str, Callable[[Sampling], bool]]] = {
 
 
 def unsayable(request: Request) -> list[str]:
-    """The fields of a request that Responses has no word for, where they say something.
+    """Fields that are set in a request but that Responses cannot express.
 
     >>> unsayable(Request(model="m", sampling=Sampling(stop=("END",), n=1)))
     ['stop']

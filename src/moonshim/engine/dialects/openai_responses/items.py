@@ -1,8 +1,8 @@
-"""One input or output item becomes canonical parts: calls, results and reasoning, and which items are which.
+"""One input or output item -> canonical parts: calls, results and reasoning, and the item types.
 
-A call is told in one of several types of items, each with a result of its own:
+There are several types of call items, each with its own type of result:
 
-| call | what it is asked | result | what it gave |
+| call | arguments | result | content |
 |---|---|---|---|
 | `function_call` | `arguments`, JSON text | `function_call_output` | `output`, text or content |
 | `custom_tool_call` | `input`, free text | `custom_tool_call_output` | the same |
@@ -11,7 +11,7 @@ A call is told in one of several types of items, each with a result of its own:
 | `apply_patch_call` | `operation`, an object | `apply_patch_call_output` | `output`, text; a `status` |
 | `tool_search_call` | `arguments`, an object | `tool_search_output` | `tools`, definitions |
 
-All become calls of functions: free text as `{"input": …}`, objects as their JSON.
+All become function calls: free text as `{"input": …}`, objects as JSON.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ __all__ = [
 
 
 class CallItem(Struct, frozen=True):
-    """How one type of items tells a call."""
+    """How one type of item represents a call."""
 
     type: str
     payload: str
-    """The field that holds what is asked."""
+    """The field with the arguments."""
     output: str
     """The type of its result."""
     name: str | None = None
-    """The tool, where the type of the item says it."""
+    """The tool, if the item type determines it."""
 
 
 class OutputItem(Struct, frozen=True):
-    """How one type of items tells a result."""
+    """How one type of item represents a result."""
 
     type: str
     payload: str
     is_content: bool = True
-    """Whether the payload is text or content; otherwise it is JSON."""
+    """Whether the payload is a string or content; otherwise it is JSON."""
 
 
 _CALLS: Final = (
@@ -83,7 +83,7 @@ OUTPUTS: Final = {output.type: output for output in _OUTPUTS}
 
 
 def type_of(item: Any, where: str) -> str:
-    """The type of an item; short messages and references may come without one."""
+    """The type of an item; short messages and references may lack it."""
     if not isinstance(item, dict):
         raise InvalidInput(f"an item must be an object, not {type(item).__name__}", field=where)
     kind = item.get("type")
@@ -92,7 +92,7 @@ def type_of(item: Any, where: str) -> str:
     if not isinstance(kind, str):
         raise InvalidInput("an item must have a type, or a role", field=where)
     if kind == "tool_search_call" and not isinstance(item.get("call_id"), str):
-        return "tool_search"  # run by the host itself: nobody has to answer it
+        return "tool_search"  # run by the host itself: it needs no result
     return kind
 
 
@@ -100,7 +100,7 @@ def type_of(item: Any, where: str) -> str:
 
 
 def read_call(item: Json, names: Names, where: str) -> ToolCall:
-    """The call that an item tells; its canonical identifier is still that of the wire."""
+    """Parse a call item; its canonical id is still the wire id."""
     how = CALLS[item["type"]]
     name = how.name or item.get("name")
     if not isinstance(name, str) or not name:
@@ -119,7 +119,7 @@ def read_call(item: Json, names: Names, where: str) -> ToolCall:
 
 
 def call_payload(payload: Any, where: str | None = None) -> str:
-    """What a call is asked, as text: objects that should have been text become it."""
+    """The payload of a call as a string; objects in place of a string are encoded."""
     if payload is None or isinstance(payload, str):
         return payload or ""
     try:
@@ -129,7 +129,7 @@ def call_payload(payload: Any, where: str | None = None) -> str:
 
 
 def wrapped(text: str) -> str:
-    """Free text as the arguments of a function.
+    """Free-form text as the arguments of a function.
 
     >>> wrapped('a "b"')
     '{"input":"a \\\\"b\\\\""}'
@@ -141,7 +141,7 @@ def wrapped(text: str) -> str:
 
 
 def read_result(item: Json, where: str) -> ToolResult:
-    """The result that an item tells, for the call whose identifier it has."""
+    """Parse a result item, for the call with its id."""
     how = OUTPUTS[item["type"]]
     payload, wire_id, name = item.get(how.payload), item.get("call_id"), item.get("name")
     if wire_id is None and how.type == "local_shell_call_output":
@@ -160,7 +160,7 @@ def read_result(item: Json, where: str) -> ToolResult:
 
 
 def read_reasoning(item: Json, where: str) -> Reasoning:
-    """What a reasoning item shows: the thoughts themselves, else their summary; and what its host sealed."""
+    """Parse a reasoning item: its text or else its summary, and the content that its host encrypted."""
     text = _texts(item, "content", "", where)
     token = item.get("encrypted_content")
     if token is not None and not isinstance(token, str):

@@ -1,12 +1,10 @@
-"""Input items become canonical messages.
+"""Input items -> canonical messages.
 
-The items of one assistant turn in a row (reasoning, messages, calls) are one message; each
-result is one; every other message is one. Its `ResponsesMessageExtras` hold the items that
-the message was made of, as they came. Items that are no part of
-any message (a search that the host ran, a reference that nobody resolved) are kept with the
-message before them, so that no other dialect meets a message without parts. Only where such
-items are all that the model did between the user's words and what was said next, they are a
-message of the assistant without parts: a turn was made there.
+Consecutive items of one assistant turn (reasoning, messages, calls) form one message; each result and every other
+message is one. `ResponsesMessageExtras` holds the items of a message as received. Items that belong to no message (a
+search that the host ran, an unresolved reference) are stored with the message before them, so that other dialects
+never see a message without parts. Only if such items are all that the model did between two other messages, they form
+an assistant message without parts, because that was a turn.
 """
 
 from __future__ import annotations
@@ -40,10 +38,10 @@ ROLES: Final[dict[Role, str]] = {"user": "user", "assistant": "assistant", "syst
 
 
 def parse_messages(items: Iterable[Any], *, after: Sequence[Message] = ()) -> list[Message]:
-    """Canonical messages, by value. Raises `InvalidInput` for what is no item.
+    """Canonical messages, by value. Raises `InvalidInput` for an invalid item.
 
-    `after` is the conversation that the items continue. Content that we sealed stays
-    sealed: only `parse_request` has the key.
+    `after` is the conversation that the items continue. Content that we signed stays opaque: only `parse_request` has
+    the key.
 
     >>> parse_messages([{"role": "user", "content": "hi"}])[0].parts
     (Text(text='hi'),)
@@ -59,7 +57,7 @@ def parse_messages(items: Iterable[Any], *, after: Sequence[Message] = ()) -> li
 
 
 class ItemReader:
-    """Takes the items of one request, one after the other."""
+    """Reads the items of one request, one after the other."""
 
     def __init__(self, names: Names, signer: Signer | None) -> None:
         self.changes: list[Change] = []
@@ -68,9 +66,9 @@ class ItemReader:
         self._signer = signer
         self._number = 0
         self._done: list[tuple[Role, list[Part], list[Json], list[int]]] = []
-        """Speaker, parts, items, and where the items stood."""
+        """Role, parts, items, and the positions of the items."""
         self._loose: int | None = None
-        """Since which item the last message, which is not the model's, has kept what the model did."""
+        """The first item of the model that is stored with the last message, which is not the model's."""
         self._waiting: list[Json] = []
         """Items before the first message."""
 
@@ -103,7 +101,7 @@ class ItemReader:
             self._waiting.append(item)
 
     def messages(self) -> list[Message]:
-        """What was taken. Items that belong to no message at all are a message of the assistant without parts."""
+        """The messages. Items that belong to no message at all form an assistant message without parts."""
         if self._waiting:
             self._put("assistant", [], None, "input[0]")
         return [
@@ -122,20 +120,20 @@ class ItemReader:
         if self._loose is not None and role in ("user", "system"):
             self._part(self._loose)
         self._loose = None
-        # Those that wait stood before everything else.
+        # Pending items came before everything else.
         self._done.append((role, list(parts), [*self._waiting, *items], [*range(len(self._waiting)), *at]))
         self._waiting = []
         self.locations.append(where)
 
     def _part(self, start: int) -> None:
-        """What the model did is a turn of its own, behind the message that has kept it."""
+        """Split off what the model did into a message of its own, after the message that holds it."""
         _, _, items, at = self._done[-1]
         self._done.append(("assistant", [], items[start:], at[start:]))
         self.locations.append(f"input[{at[start]}]")
         del items[start:], at[start:]
 
     def _reasoning(self, item: Json, where: str) -> tuple[Reasoning, Json]:
-        """The reasoning, and the item without what we sealed: no host has to see that."""
+        """The reasoning, and the item without our own token, which hosts must not see."""
         part = read_reasoning(item, where)
         if self._signer is None or not is_signed(part.signature):
             return part, item
@@ -156,7 +154,7 @@ class ItemReader:
 
 
 def _is_models(kind: str) -> bool:
-    """Whether an item that is no part of a message tells what the model, or its host, did."""
+    """Whether an item outside of any message is something that the model or its host did."""
     return kind == "item_reference" or kind.endswith("_call")
 
 
@@ -169,7 +167,7 @@ def _role(item: Json, where: str) -> Role:
 
 
 def with_canonical_ids(messages: list[Message], after: Sequence[Message] = ()) -> list[Message]:
-    """Every call gets a canonical identifier of its own, and every result that of its call."""
+    """Assign a unique canonical id to every call, and to every result that of its call."""
     pairing, before = pair([*after, *messages]), len(after)
     ids = canonical_ids(pairing, before)
     parts: dict[int, list[Part]] = {}

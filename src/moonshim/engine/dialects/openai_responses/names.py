@@ -1,4 +1,4 @@
-"""The name of a tool in its namespace becomes the one name that a model sees, and the other way round."""
+"""A tool name in its namespace <-> the single name that a model sees."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from moonshim.engine.values.conversation import Tool
 __all__ = ["Names", "Said", "flat_name", "plain_name"]
 
 Said: TypeAlias = tuple[str | None, str]
-"""Namespace, if any, and name, as a client says them."""
+"""Namespace, if any, and name, in the client's form."""
 
 _BETWEEN: Final = "__"
 
 
 def flat_name(namespace: str | None, name: str) -> str:
-    """The name that a model sees, as far as no other tool has it.
+    """The name that a model sees, unless another tool has it.
 
     >>> flat_name("github", "search"), flat_name("mcp__github__", "search"), flat_name(None, "ls")
     ('github__search', 'mcp__github__search', 'ls')
@@ -28,7 +28,7 @@ def flat_name(namespace: str | None, name: str) -> str:
 
 
 def plain_name(tool: Tool) -> Said:
-    """Namespace and name of a tool as its client says them; without the namespace where its name has lost that.
+    """Namespace and name of a tool in the client's form; without the namespace if its name has lost that.
 
     >>> plain_name(Tool("github__search", namespace="github"))
     ('github', 'search')
@@ -44,7 +44,7 @@ def plain_name(tool: Tool) -> Said:
 
 
 class Names:
-    """Which tool is meant by a namespace and a name; and how a client says the name that a model sees.
+    """Resolves namespace and name to a tool, and a model's tool name to the client's form.
 
     >>> names = Names([Tool("a__b", namespace="a"), Tool("ls")])
     >>> names.flat("a", "b"), names.said("a__b"), names.said("ls"), names.flat(None, "b")
@@ -52,7 +52,7 @@ class Names:
     """
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
-        # A function may have the name of a hosted tool; it is the one that can be called by it.
+        # A function may have the name of a hosted tool; it is the one that can be called.
         listed = sorted(tools, key=lambda tool: tool.kind != "server")
         self.tools = {tool.name: tool for tool in listed}
         self._said = {name: plain_name(tool) for name, tool in self.tools.items() if tool.namespace}

@@ -1,8 +1,7 @@
-"""What only whoever holds earlier answers can act on: references to items, and everything else that stays here.
+"""References to stored responses and items: resolved where possible, otherwise removed and reported.
 
-A body may name items instead of repeating them. `resolve_references` puts them in their
-place, given a way to look them up; `drop_unsupported` tells what of a request no other dialect
-is told of.
+A body may refer to items instead of repeating them. `resolve_references` inserts them, given a lookup function;
+`drop_unsupported` reports what other dialects cannot represent.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ _SAID: Final = frozenset({"model", "instructions", "tools", "tool_choice", "text
     *(field.keys for field in FIELDS.values())
 )
 _ELSEWHERE: Final = ("previous_response_id", "conversation", "prompt")
-"""They stand for what was said, and only who keeps that can put it in."""
+"""They stand for earlier content, which only its store can supply."""
 _THOUGHT: Final = "rs_"
-"""What was only thought can be missing; what was said or called cannot."""
+"""Reasoning may be missing; messages and calls may not."""
 _IDLE: Final = frozenset({"include", "store", "stream_options", CONTINUES})
-"""They are about the answer, and the answer is written in this dialect whatever host gave it."""
+"""They concern the response, which is written in this dialect whatever the host's is."""
 
 
 def resolve_references(body: Any, lookup: Callable[[str], Mapping[str, Any] | None]) -> Any:
-    """The body with every `item_reference` replaced by what `lookup` finds for its identifier.
+    """Replace every `item_reference` in the body with what `lookup` returns for its id.
 
-    References that it does not find stay. A body without any is returned as it is.
+    Unresolved references stay. A body without any is returned unchanged.
 
     >>> body = {"input": [{"type": "item_reference", "id": "rs_1"}]}
     >>> resolve_references(body, {"rs_1": {"type": "reasoning", "id": "rs_1", "summary": []}}.get)["input"]
@@ -54,10 +53,10 @@ def resolve_references(body: Any, lookup: Callable[[str], Mapping[str, Any] | No
 
 
 def continued(body: Json, items: Sequence[Json], **beside: Any) -> Json:
-    """The body that says all of a conversation, given the items of what it goes on from (`previous_response_id`).
+    """The body with the whole conversation, given the items of what it continues (`previous_response_id`).
 
-    The answer still says which response it goes on from; `beside` is kept with that, for
-    whoever keeps the answer.
+    The response still names the response it continues; `beside` is stored with that, for the store of the new
+    response.
 
     >>> said = {"type": "message", "role": "user", "content": "hi"}
     >>> continued({"model": "k3", "previous_response_id": "resp_1", "input": "and now?"}, [said])["input"]
@@ -83,9 +82,9 @@ def _is(one: object, other: object) -> bool:
 
 
 def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
-    """The request for a host of another dialect, and what that host is not told.
+    """The request for a host of another dialect, and what was removed.
 
-    What is only referred to has to be there, unless it was only thought: `InvalidInput` names it.
+    Raises `InvalidInput` for a missing reference, unless it is to reasoning.
 
     >>> from moonshim.engine.dialects.openai_responses.request import parse_request
     >>> from moonshim.engine.signing import Signer
@@ -125,7 +124,7 @@ def _has_token(item: Json) -> bool:
 
 
 def _without_tokens(message: Message, foreign: set[Any]) -> Message:
-    """What a host of Responses encrypted, nobody else can read."""
+    """Drop content encrypted by a Responses host, which no other host can read."""
     if not foreign:
         return message
     parts = [

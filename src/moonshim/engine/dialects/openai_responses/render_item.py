@@ -1,4 +1,4 @@
-"""One canonical call, result or piece of reasoning becomes one item: as it came, or with what has changed since."""
+"""One canonical call, result or reasoning -> one item: as received, or with its changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CALL_TYPES: Final = {"custom": "custom_tool_call", "tool_search": "tool_search_
 
 
 def write_call(call: ToolCall, wire_id: str, came: Json | None, before: Names, now: Names) -> Json:
-    """The item of a call. `before` are the names that the kept item was read with, `now` those of today."""
+    """The item of a call. `before`: the names when the kept item was parsed; `now`: the current names."""
     if came is None:
         tool = now.tools.get(call.name)
         kind = _CALL_TYPES.get(kind_of(tool) if tool is not None else "", "function_call")
@@ -62,14 +62,14 @@ def _asked(call: ToolCall, kind: str) -> Json:
 
 
 def _bytes(text: str) -> bytes:
-    """The bytes of text that may have half a character in it."""
+    """Encode text that may contain lone surrogates."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def write_result(
     result: ToolResult, wire_id: str, came: Json | None, call_type: str | None
 ) -> tuple[Json, list[Media]]:
-    """The item of a result, for a call that is told in an item of that type; and the media that it cannot show."""
+    """The item of a result, for a call written as an item of that type; and the media that it cannot represent."""
     if came is None:
         kind = CALLS[call_type].output if call_type is not None else "function_call_output"
         output, unsaid = _gave(result, None, kind)
@@ -101,7 +101,7 @@ def _gave(result: ToolResult, came: Json | None, kind: str) -> tuple[Json, list[
 
 
 def write_reasoning(part: Reasoning, came: Json | None, *, for_host: bool) -> Json:
-    """The item of a piece of reasoning. What we sealed ourselves is not for a host to see."""
+    """The item of a reasoning part. Our own token is not sent to a host."""
     if came is None:
         item: Json = {
             "type": "reasoning",

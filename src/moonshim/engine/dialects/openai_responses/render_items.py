@@ -1,8 +1,7 @@
-"""Canonical messages become input items.
+"""Canonical messages -> input items.
 
-An item that still says what its parts say is written as it came. One whose parts were
-changed is written with them, and with every other field that it had. What came from
-elsewhere is written fresh.
+An item that still equals its parts is written as received. One whose parts changed is written with them and all its
+other fields. Anything from another dialect is written from scratch.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ Pair: TypeAlias = tuple[int | None, Part | None]
 
 
 def render_messages(messages: Sequence[Message]) -> list[Json]:
-    """The items that tell these messages; those that were parsed here and not changed are as they came.
+    """The items of these messages; those parsed here and unchanged are as received.
 
     >>> render_messages([Message("user", (Text("hi"),))])
     [{'type': 'message', 'role': 'user', 'content': [{'type': 'input_text', 'text': 'hi'}]}]
@@ -58,28 +57,27 @@ def render_messages(messages: Sequence[Message]) -> list[Json]:
 
 
 class _Group(Struct):
-    """Parts that go into one item."""
+    """Parts that form one item."""
 
     at: int | None
-    """Which of the message's items that was."""
+    """The index of that item in the message."""
     item: Json | None
     pairs: list[Pair]
 
     def takes(self, part: Part | None) -> bool:
-        """Whether a part without an item of its own belongs here: text beside text."""
+        """Whether a part without its own item belongs here: text with text."""
         if not isinstance(part, (Text, Media)):
             return False
         if self.item is not None:
             return self.item.get("type", "message") == "message" and "role" in self.item
-        # Without an item it has taken nothing but what stands beside its first part.
+        # Without an item, it holds only what joined its first part.
         return isinstance(self.pairs[0][1], (Text, Media))
 
 
 class Writing:
-    """Writes the messages of one request.
+    """Renders the messages of one request.
 
-    `before` are the names of the tools as they were declared, which the kept items are
-    read with; `now` those that the tools have by now.
+    `before`: the tool names as declared, with which the kept items were parsed; `now`: the current names.
     """
 
     def __init__(self, messages: Sequence[Message], before: Names, now: Names, *, for_host: bool = False) -> None:
@@ -90,13 +88,13 @@ class Writing:
         calls = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
         self._wire = {call.id: standard_id(call.id) if call.wire_id is None else call.wire_id for call in calls}
         self._types: dict[str, str] = {}
-        """The types of the items that calls were written as, by their canonical identifiers."""
+        """The item types that calls were written as, by canonical id."""
 
     def items(self, message: Message, place: str) -> list[Json]:
         """The items of one message."""
         kept = extras_of(message).items
         if not kept:
-            # The results of a human turn answer the turn before it.
+            # Results in a user message answer the assistant message before it.
             first = sorted(message.parts, key=lambda part: message.role == "user" and not isinstance(part, ToolResult))
             pairs: list[Pair] = [(None, part) for part in first]
             return self._grouped(_groups(pairs, [], []), message.role, place)
@@ -111,7 +109,7 @@ class Writing:
         return self._grouped(_groups(pairs, spots, kept), message.role, place)
 
     def _read(self, item: Json) -> list[Pair]:
-        """The parts that an item was read as, each with its place in the content; None where it is no part."""
+        """The parts that an item was parsed as, each with its place in the content; None where there is no part."""
         try:
             kind = type_of(item, "")
             if kind == "message":
@@ -124,7 +122,7 @@ class Writing:
                 part = read_reasoning(item, "")
                 return [(None, Reasoning(part.text) if is_signed(part.signature) else part)]
         except InvalidInput:
-            pass  # it was not read in the first place, and stays what it is
+            pass  # it was not parsed in the first place, and stays unchanged
         return [(None, None)]
 
     def _unsealed(self, items: Sequence[Json]) -> list[Json]:
@@ -189,7 +187,7 @@ class Writing:
 
 
 def _is_same(spoken: tuple[int, Part], part: Part) -> bool:
-    """Whether a part is still what was read. Canonical identifiers were given later, and are not of the wire."""
+    """Whether a part is still what was parsed. Canonical ids were assigned later, and are not on the wire."""
     said = spoken[1]
     match said:
         case ToolCall() if isinstance(part, ToolCall):
@@ -206,7 +204,7 @@ def _is(one: object, other: object) -> bool:
 
 
 def _groups(pairs: list[Pair], spots: list[tuple[int, int | None, Part | None]], kept: Sequence[Json]) -> list[_Group]:
-    """Parts that stood in one item, or may stand in one, are together again."""
+    """Group parts that were, or may be, in one item."""
     groups: list[_Group] = []
     for spot, part in pairs:
         at, number, _ = spots[spot] if spot is not None else (None, None, None)

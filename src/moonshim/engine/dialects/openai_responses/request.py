@@ -1,4 +1,4 @@
-"""A Responses request becomes a canonical request, and the other way round, unchanged in all that Responses can say."""
+"""Responses request <-> canonical request, lossless for everything that Responses can express."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from moonshim.errors import InvalidInput
 __all__ = ["CONTINUES", "parse_request", "render_request"]
 
 CONTINUES: Final = "moonshim_continues"
-"""A field of our own: what a body went on from before all of it was put into its input."""
+"""A private field: what a body continued before its input was completed."""
 _KNOWN: Final = frozenset({"model", "input", "instructions", "tools", "tool_choice", CONTINUES}).union(
     *(field.keys for field in FIELDS.values())
 )
 _WITHOUT_INPUT: Final = ("previous_response_id", "conversation", "prompt")
-"""What a request may continue or be made from, so that it needs no input of its own."""
+"""What a request may continue or be built from instead of an input."""
 _LOADING: Final = frozenset({"tool_search_output", "additional_tools"})
 """Items that declare tools in the middle of a conversation."""
 _Meant: TypeAlias = tuple[bool, str | None, str]
-"""Whether the host runs a tool; namespace and name, as the client says them."""
+"""Whether the host runs a tool; namespace and name, in the client's form."""
 _INSTRUCTIONS: Final[Json] = {DIALECT: ResponsesMessageExtras(instructions=True)}
 _BARE: Final[Json] = {DIALECT: ResponsesMessageExtras(bare=True)}
 
@@ -50,7 +50,7 @@ _BARE: Final[Json] = {DIALECT: ResponsesMessageExtras(bare=True)}
 
 
 def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
-    """The request that a body makes; `InvalidInput` names the field that cannot be understood.
+    """Parse a body. Raises `InvalidInput` with the invalid field.
 
     >>> request, _ = parse_request({"model": "kimi-k3", "instructions": "Be brief.", "input": "hi"}, Signer())
     >>> [(message.role, place) for message, place in zip(request.messages, request.locations)]
@@ -84,10 +84,10 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
 
 
 def _parse_tools(body: Json) -> list[Tool] | None:
-    """The tools that are declared, and those that items of the input have loaded since, once each.
+    """The declared tools, and those loaded by items of the input, once each.
 
-    A tool that is loaded never takes the joined name of one that was there before. One that
-    is loaded with another definition than it has stands there twice, as it may in `tools`.
+    A loaded tool never takes the joined name of an earlier one. A tool loaded with a different definition appears
+    twice, as it may in `tools`.
     """
     given, taken = body.get("tools"), set[str]()
     tools = None if given is None else parse_tools(given, "tools", taken)
@@ -101,7 +101,7 @@ def _parse_tools(body: Json) -> list[Tool] | None:
         tools = [] if tools is None else tools
         if known is None:
             known = {_meant(tool): tool for tool in reversed(tools)}
-        # A tool without a namespace cannot yield, wherever it stands.
+        # A tool without a namespace keeps its name, wherever it is.
         taken.update(tool.name for tool in loaded if tool.namespace is None)
         for tool in loaded:
             first = known.get(_meant(tool))
@@ -118,12 +118,12 @@ def _meant(tool: Tool) -> _Meant:
 
 
 def _alike(one: Tool, other: Tool) -> bool:
-    """Whether two definitions say the same; one that was deferred may be loaded since."""
+    """Whether two definitions are equal; a deferred tool may have been loaded since."""
     return (one.kind, one.description, one.parameters) == (other.kind, other.description, other.parameters)
 
 
 def _named(tool: Tool, where: str, taken: set[str]) -> Tool:
-    """A tool in a namespace, under a joined name that is nobody else's."""
+    """A tool in a namespace, under a unique joined name."""
     extras = tool_extras(tool)
     return parse_tools([{**(extras.namespace or {}), "tools": [extras.definition]}], where, taken)[0]
 
@@ -136,7 +136,7 @@ def _loaded(tool: Tool, name: str | None = None) -> Tool:
 
 
 def _loaded_before(tools: Iterable[Tool]) -> list[Tool]:
-    """The tools that items have loaded, under the names that the items were read with."""
+    """The tools that items have loaded, under the names with which the items were parsed."""
     return [replace(tool, name=tool_extras(tool).flat or tool.name) for tool in tools if is_loaded(tool)]
 
 
@@ -168,7 +168,7 @@ def _parse_input(body: Json, names: Names, signer: Signer) -> tuple[list[Message
 
 
 def render_request(request: Request) -> tuple[Json, list[Change]]:
-    """The body that makes this request, and what Responses cannot say of it."""
+    """The body of this request, and what Responses cannot express."""
     came, changes = body_fields(request), list[Change]()
     body: Json = {"model": request.model}
     body |= {key: value for key, value in came.items() if key not in _KNOWN}
@@ -215,7 +215,8 @@ def _put_input(body: Json, request: Request, came: Json, before: Names, now: Nam
 
 
 def _is_instructions(message: Message, came: Json) -> bool:
-    """Whether a first message is said as `instructions`: it was, or it came from elsewhere and is one text."""
+    """Whether a first message is written as `instructions`: it was received so, or it is one text from another
+    dialect."""
     if message.role != "system" or len(message.parts) != 1 or not isinstance(message.parts[0], Text):
         return False
     extras = extras_of(message)

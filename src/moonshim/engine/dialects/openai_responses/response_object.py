@@ -1,4 +1,4 @@
-"""What a response object repeats of its request, and how it tells usage and errors."""
+"""What a response object repeats of its request, and its usage and error objects."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _ECHOED: Final[dict[str, Any]] = {
     "user": None,
     "metadata": {},
 }
-"""What a response repeats of its request, and says where that said nothing: all that Open Responses requires."""
+"""The request fields that a response repeats, with their defaults: everything that Open Responses requires."""
 _TOOL: Final = {"description": None, "parameters": None, "strict": None}
 _JSON_SCHEMA: Final = {"description": None, "strict": False}
-"""Fields that may be missing in a request, but not in a response object."""
+"""Fields that are optional in a request but required in a response object."""
 _OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def echo(request: Request) -> Json:
-    """The fields of a request that every response object repeats, as they came."""
+    """The fields of a request that every response object repeats, as received."""
     came = body_fields(request)
     said = {key: value if came.get(key) is None else came[key] for key, value in _ECHOED.items()}
     if said["previous_response_id"] is None and isinstance(continues := came.get(CONTINUES), dict):
@@ -65,7 +65,7 @@ def echo(request: Request) -> Json:
 
 
 def response_id(id: str) -> str:
-    """The identifier of a response, from any.
+    """A response id, derived from any id.
 
     >>> response_id("chatcmpl-1.a"), response_id("resp_1")
     ('resp_chatcmpl-1_a', 'resp_1')
@@ -74,7 +74,7 @@ def response_id(id: str) -> str:
 
 
 def write_usage(usage: Usage) -> Json:
-    """Usage as Responses tells it.
+    """Usage in the form of Responses.
 
     >>> write_usage(Usage(10, 5, cached_tokens=8))["input_tokens_details"]["cached_tokens"]
     8
@@ -104,11 +104,11 @@ _CODES: Final = {
     "content_policy_violation": "invalid_prompt",
     "transformer_failed": "server_error",
 }
-"""Codes that clients act on; Codex sends everything else again."""
+"""Codes that clients act on; Codex retries all others."""
 
 
 def write_error(failed: Failed) -> Json:
-    """The error of a response that broke off: a code that clients act on, and the host's own word as its type.
+    """The error of a failed response: a code that clients act on, and the host's own code as its type.
 
     >>> write_error(Failed("engine_overloaded", "Busy."))
     {'code': 'server_error', 'message': 'Busy.', 'type': 'engine_overloaded', 'param': None}

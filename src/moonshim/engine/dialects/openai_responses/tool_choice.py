@@ -1,4 +1,4 @@
-"""`tool_choice` becomes a canonical choice, and the other way round."""
+"""`tool_choice` <-> canonical choice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMED: Final = frozenset({"function", "custom"})
 
 
 def parse_choice(choice: Any, names: Names) -> ToolChoice | None:
-    """The choice that a client made among its tools; None when it made none.
+    """The client's choice; None if it made none.
 
     >>> parse_choice({"type": "function", "name": "ls"}, Names())
     ToolChoice(mode='tool', name='ls', allowed=None)
@@ -34,7 +34,7 @@ def parse_choice(choice: Any, names: Names) -> ToolChoice | None:
 
 
 def _chosen(entry: Any, names: Names) -> str:
-    """The name of the tool that an entry means: by its own name, or by its type where there is only one such."""
+    """The name of the tool that an entry refers to: by name, or by type if there is only one of that type."""
     kind, name = (entry.get("type"), entry.get("name")) if isinstance(entry, dict) else (None, None)
     if not isinstance(kind, str):
         raise InvalidInput("a chosen tool needs a type", field="tool_choice")
@@ -51,7 +51,7 @@ def _chosen(entry: Any, names: Names) -> str:
 
 
 def render_choice(choice: ToolChoice, names: Names) -> Any:
-    """The choice as Responses says it.
+    """The choice in the form of Responses.
 
     >>> render_choice(ToolChoice("auto", allowed=("ls",)), Names())
     {'type': 'allowed_tools', 'mode': 'auto', 'tools': [{'type': 'function', 'name': 'ls'}]}

@@ -1,12 +1,12 @@
-"""The tool definitions of a Responses request become canonical tools, and the other way round.
+"""Tool definitions of a Responses request <-> canonical tools.
 
 | definition | canonical |
 |---|---|
 | `function` | a function |
-| `custom` | `kind="custom"`: a function of one string, whose description tells the format |
+| `custom` | `kind="custom"`: a function of one string, whose description includes the format |
 | `namespace` | its tools, each under the joined name (`github__search`) |
 | `tool_search` that the client runs itself | a function, as the client declared it |
-| anything else (`web_search`, `mcp`, …) | `kind="server"`, named for what it is |
+| anything else (`web_search`, `mcp`, …) | `kind="server"`, named by its type |
 
 Each tool keeps its definition, and that of its namespace.
 """
@@ -33,18 +33,18 @@ _HOSTED: Final = {
     "web_search_preview": "web_search",
     "web_search_preview_2025_03_11": "web_search",
 }
-"""Types of hosted tools that are called something else elsewhere; the others are named by their type."""
+"""Types of hosted tools that have another canonical name; the others are named by their type."""
 _SAYABLE: Final = frozenset({"web_search"})
-"""Hosted tools of other dialects that have a definition here which says no more than they do."""
+"""Hosted tools of other dialects with an equivalent definition here."""
 
 
 # --- definitions -> canonical -----------------------------------------------------------------------------------
 
 
 def parse_tools(definitions: Any, where: str = "tools", taken: set[str] | None = None) -> list[Tool]:
-    """Canonical tools, in order; a joined name is never that of another tool. `InvalidInput`: what is no definition.
+    """Canonical tools, in order, with unique joined names. Raises `InvalidInput` for an invalid definition.
 
-    `taken` are names that are in use already; those given out are added to it.
+    `taken`: names already in use; new ones are added to it.
 
     >>> [tool.name for tool in parse_tools([{"type": "namespace", "name": "a", "tools": [
     ...     {"type": "function", "name": "b"}]}, {"type": "web_search"}])]
@@ -53,7 +53,7 @@ def parse_tools(definitions: Any, where: str = "tools", taken: set[str] | None =
     if not isinstance(definitions, list):
         raise InvalidInput(f"tools must be a list, not {type(definitions).__name__}", field=where)
     taken, out = set() if taken is None else taken, list[Tool]()
-    # A tool without a namespace cannot yield, wherever it stands.
+    # A tool without a namespace keeps its name, wherever it is.
     taken |= {name for one in definitions if isinstance(name := _plain(one), str)}
     for number, given in enumerate(definitions):
         here = f"{where}[{number}]"
@@ -132,7 +132,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _with_format(about: str | None, format: Any) -> str | None:
-    """What the input has to look like is told to a model in words."""
+    """Describe the input format to the model in words."""
     match format:
         case {"definition": str(definition)}:
             syntax = format.get("syntax")
@@ -146,7 +146,7 @@ def _with_format(about: str | None, format: Any) -> str | None:
 
 
 def kind_of(tool: Tool) -> str:
-    """The type of the definition that a tool came in, or would get."""
+    """The type of the definition that a tool was received in, or would get."""
     came = (tool_extras(tool).definition or {}).get("type")
     if isinstance(came, str):
         return came
@@ -154,9 +154,9 @@ def kind_of(tool: Tool) -> str:
 
 
 def render_tools(tools: Sequence[Tool], came: Any, before: Sequence[Tool], changes: list[Change]) -> list[Json]:
-    """The definitions of these tools: the very list that came, while it still says them.
+    """The definitions of these tools: the received list, while it still equals them.
 
-    `before` are the tools that were read from that list.
+    `before`: the tools that were parsed from that list.
     """
     declared = [tool for tool in tools if not is_loaded(tool)]
     if isinstance(came, list) and before == declared:
@@ -198,7 +198,7 @@ def _render_tool(tool: Tool) -> Json | None:
 
 
 def _patched(tool: Tool, came: Json, name: str) -> Json:
-    """The definition as it came, with what has changed since."""
+    """The received definition, with what has changed since."""
     was = _parse_tool(came, _type(came, ""), None, "", set())
     now: Json = {}
     if tool.kind != "server" and came.get("name", name) != name:

@@ -1,4 +1,4 @@
-"""What the AI SDK's dialect holds of a message beside its parts."""
+"""What the AI SDK dialect stores with a message besides its parts."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Json: TypeAlias = dict[str, Any]
 
 
 class UiContentSlot(Struct, frozen=True, omit_defaults=True):
-    """An entry of a content list that its part does not say in full."""
+    """An entry of a content list that its part does not fully describe."""
 
     part: Json | None = None
-    """The entry, where it is a part: used again only while it still says what its part says."""
+    """The entry, if it is a part: reused only while it still equals its part."""
     raw: Any = UNSET
-    """The entry, where it is not a part."""
+    """The entry, if it is not a part."""
 
 
 class VercelMessageExtras(Struct, frozen=True, omit_defaults=True):
     """How a model message was written."""
 
     fields: Json = {}
-    """Fields of the message besides role and content (`providerOptions`)."""
+    """Message fields other than role and content (`providerOptions`)."""
     content: tuple[UiContentSlot | None, ...] | None = None
-    """The content was a list: one slot for each entry, None where the part says it all."""
+    """The content was a list: one slot per entry, None where the part describes it fully."""
 
 
 _NOTHING: Final = VercelMessageExtras()

@@ -1,7 +1,6 @@
-"""The AI SDK's model messages become canonical messages, and the other way round.
+"""AI SDK model messages <-> canonical messages.
 
-Parsed and rendered again, a list of messages is equal to what it was: the
-`VercelMessageExtras` beside the parts say how they were written.
+Parsing and rendering a list of messages gives an equal list: `VercelMessageExtras` describes how they were written.
 """
 
 from __future__ import annotations
@@ -38,10 +37,9 @@ _SPEAKERS: Final[dict[str, Role]] = {"system": "system", "user": "user", "assist
 
 
 def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) -> list[Message]:
-    """Canonical messages, by value. Raises `InvalidInput` for what is no model message.
+    """Canonical messages, by value. Raises `InvalidInput` for an invalid model message.
 
-    `after` is the conversation that the messages continue: its calls are answered, and
-    its identifiers are not given out again.
+    `after` is the conversation that the messages continue: its calls can be answered, and its ids are not reused.
 
     >>> parse_messages([{"role": "user", "content": "hi"}])
     [Message(role='user', parts=(Text(text='hi'),), extras={})]
@@ -111,7 +109,7 @@ def _signature(entry: Json) -> str | None:
 
 
 def _arguments(given: Any) -> str:
-    """Text that is no JSON is what the SDK passes on when a model wrote bad arguments."""
+    """The SDK passes a string that is not JSON when a model wrote invalid arguments."""
     return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -158,11 +156,10 @@ def render_messages(
     resolve_tool_call_id: Resolve | None = None,
     resolve_tool_response_id: Resolve | None = None,
 ) -> list[Json]:
-    """Model messages, by value. A message without anything to say is left out.
+    """Model messages, by value. A message without content is left out.
 
-    Identifiers go back as they came; those that never were on a wire become `call_*`. A
-    resolver is asked with the canonical identifier and the name of the tool, in the order
-    of the history, and says what to write instead.
+    Ids are returned as received; those without a wire id become `call_*`. A resolver is called with the canonical id
+    and the tool name, in the order of the history, and returns the id to write.
 
     >>> from moonshim.engine.ids import tool_id_strategy
     >>> history = [Message("assistant", (ToolCall("hist_tool_xyz", "read_file", "{}"),))]
@@ -203,7 +200,7 @@ def _render_message(message: Message, parts: list[Part]) -> list[Json]:
     extras = extras_of(message)
     out = list[Json]()
     if message.role != "tool" and message.role != "assistant":
-        # Results that another protocol puts into a human turn have a message of their own here.
+        # Results that another protocol puts into a user message have a message of their own here.
         results = [part for part in parts if isinstance(part, ToolResult)]
         parts = [part for part in parts if not isinstance(part, ToolResult)]
         if results:
@@ -224,7 +221,7 @@ def _plain_content(role: Role, parts: list[Part]) -> Any:
     texts = [part.text for part in parts if isinstance(part, Text)]
     if len(texts) == len(parts) and (role in ("system", "user") or len(parts) == 1):
         return "\n".join(texts)
-    # An empty text beside a call is refused by some providers behind the SDK.
+    # Some providers of the SDK refuse an empty text with a call.
     return [_render_part(part) for part in parts if part != Text("")]
 
 
@@ -240,7 +237,7 @@ def _follow(parts: list[Part], slots: Sequence[UiContentSlot | None]) -> list[An
 
 
 def _as_it_came(part: Part, entry: Json) -> Json:
-    """The entry as it came, with today's identifier; a new one when the part says something else by now."""
+    """The entry as received, with its current id; a new one if the part has changed."""
     before = _parse_entry(entry)
     if isinstance(part, ToolCall) and isinstance(before, ToolCall):
         if (before.name, before.arguments) == (part.name, part.arguments):

@@ -1,4 +1,4 @@
-"""The output of a tool, and media, as the AI SDK writes them, become canonical parts, and back."""
+"""Tool output and media of the AI SDK <-> canonical parts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from moonshim.engine.values.conversation import Media, Text
 __all__ = ["NO_RESULT", "parse_output", "render_media", "render_output"]
 
 NO_RESULT: Final = "[no tool result]"
-"""What a result without any content says: the SDK has no way to say nothing."""
+"""The content of an empty result: the SDK cannot represent an empty one."""
 
 
 def parse_output(output: dict[str, Any]) -> tuple[tuple[Text | Media, ...], bool]:
-    """What the tool gave back, and whether it is an error.
+    """The content of the result, and whether it is an error.
 
     >>> parse_output({"type": "error-text", "value": "no such file"})
     ((Text(text='no such file'),), True)
@@ -38,7 +38,7 @@ def parse_output(output: dict[str, Any]) -> tuple[tuple[Text | Media, ...], bool
 
 
 def render_output(parts: Sequence[Text | Media], is_error: bool) -> dict[str, Any]:
-    """Text where the result is text, a list of contents where it is more.
+    """Text if the result is text only, otherwise a list of contents.
 
     >>> render_output([Text("12 degrees")], False)
     {'type': 'text', 'value': '12 degrees'}
@@ -52,7 +52,7 @@ def render_output(parts: Sequence[Text | Media], is_error: bool) -> dict[str, An
 
 
 def render_media(media: Media) -> dict[str, Any]:
-    """A part of a message: `image`, or `file` for anything else."""
+    """A message part: `image`, or `file` for anything else."""
     key, where = ("image", "image") if media.kind == "image" else ("file", "data")
     part = {"type": key, where: media.url if media.data is None else media.data}
     return part if media.media_type is None else part | {"mediaType": media.media_type}
