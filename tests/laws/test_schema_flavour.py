@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.engine.request.schema.flavour import moonshot_schema, rewritten
+from moonshim.engine.request.schema.flavour import moonshot_schema, rewrite_schema
 from moonshim.engine.request.schema.plain import is_plain
 from moonshim.errors import CannotExpress
 from moonshim.simulator.rules.schema_rules import check_schema
@@ -76,4 +76,4 @@ def _objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 @given(st.recursive(LEAVES, _objects, max_leaves=6).flatmap(lambda one: _objects(st.just(one))))
 def test_a_schema_that_is_plain_at_a_glance_needs_nothing(schema: dict[str, Any]) -> None:
     if is_plain(schema):
-        assert rewritten(schema, tool="t") == (schema, [])
+        assert rewrite_schema(schema, tool="t") == (schema, [])

@@ -21,12 +21,12 @@ from moonshim.engine.plan import PASS_THROUGH, Plan, PlanSpec, allows_calls, che
 from moonshim.engine.reasoning_cache import CacheEntry, ConversationIndex, LostTurn, cache_entry, is_empty_reasoning
 from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import SafeArguments
-from moonshim.engine.request.adapt import adapt_request, condition_foreign
+from moonshim.engine.request.adapt import adapt_foreign_history, adapt_request
 from moonshim.engine.request.extra_body import check_extra_body, merge_extra_body
 from moonshim.engine.request.messages.history_ids import policy_of
-from moonshim.engine.request.messages.legacy_functions import declare_functions
+from moonshim.engine.request.messages.legacy_functions import convert_function_fields
 from moonshim.engine.request.messages.prefill import mark_prefill
-from moonshim.engine.request.messages.reasoning import put_back
+from moonshim.engine.request.messages.reasoning import restore_reasoning
 from moonshim.engine.request.messages.think_text import read_think_text
 from moonshim.engine.signing import Signer
 from moonshim.engine.stages import Transformer, TransformerFailed, name_of
@@ -146,7 +146,7 @@ class ParsedRequest:
         profile = find(model=request.model)
         if recalled and (options is not None or overrides or not _passes(client, profile)):
             # Before the transformers run, as if the client had sent it.
-            request, restored = put_back(request, profile, recalled)
+            request, restored = restore_reasoning(request, profile, recalled)
             changes = [*changes, *restored]
         if transformers:
             request = _apply_transformers(request, transformers)
@@ -160,7 +160,7 @@ class ParsedRequest:
         request, modernized = _modernize(request, profile)
         changes = [*changes, *modernized]
         if options is None and not overrides and _passes(client, profile):
-            adapted = condition_foreign(request, profile)
+            adapted = adapt_foreign_history(request, profile)
         else:
             adapted = adapt_request(request, profile, options or _UNCONFIGURED, mend_arguments=_mend_arguments)
         out, dropped = host_dialect.render_request(adapted.request)
@@ -301,7 +301,7 @@ def _modernize(request: Request, profile: HostProfile) -> tuple[Request, list[Ch
     """Convert old forms that Kimi hosts no longer accept, before all other steps."""
     if profile.generation == "other":
         return request, []
-    steps = [declare_functions]
+    steps = [convert_function_fields]
     steps += [read_think_text] if profile.reasoning_in is not None else []
     steps += [mark_prefill] if profile.dialect == "openai_chat" else []
     changes: list[Change] = []

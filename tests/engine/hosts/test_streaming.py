@@ -8,7 +8,7 @@ import pytest
 
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.hosts.detect import profile_for
-from moonshim.engine.request.parameters import condition_parameters
+from moonshim.engine.request.parameters import adapt_parameters
 from moonshim.engine.values.conversation import Request
 from moonshim.engine.values.options import KimiOptions
 
@@ -17,7 +17,7 @@ def asked(streaming: str, stream: bool | None, upstream: str = "openai_chat") ->
     """What is sent, and the rules that changed how it is answered."""
     profile = profile_for(host="vllm", model="kimi-k2.5", upstream=upstream, overrides={"streaming": streaming})
     request = Request(model="kimi-k2.5", stream=stream, include_usage=True if stream else None)
-    fitted, changes = condition_parameters(request, profile, KimiOptions())
+    fitted, changes = adapt_parameters(request, profile, KimiOptions())
     body, _ = dialect_named(upstream).render_request(fitted)
     return body, [change.detail for change in changes if change.rule == "streaming"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.engine.request.messages.call_order import UNANSWERED
+from moonshim.engine.request.messages.call_order import NO_RESULT
 from moonshim.engine.values.conversation import Text
 from tests.engine.request.chats import Json, ai, body, call, made, rules, sent_messages, tool, user
 
 A, B = call("a", "ls"), call("b", "cat")
-MISSING = {"role": "tool", "content": UNANSWERED}
+MISSING = {"role": "tool", "content": NO_RESULT}
 
 CASES: dict[str, tuple[list[Json], list[tuple[str, str]], list[str]]] = {
     # name: (messages behind the first, what is sent of them as role and text, rules)
@@ -40,12 +40,12 @@ CASES: dict[str, tuple[list[Json], list[tuple[str, str]], list[str]]] = {
     ),
     "a call that nobody answers": (
         [ai(A, B), tool("b", "2"), user("go")],
-        [("assistant", ""), ("tool", UNANSWERED), ("tool", "2"), ("user", "go")],
+        [("assistant", ""), ("tool", NO_RESULT), ("tool", "2"), ("user", "go")],
         ["result_missing"],
     ),
     "an unanswered call at the end": (
         [ai(A)],
-        [("assistant", ""), ("tool", UNANSWERED)],
+        [("assistant", ""), ("tool", NO_RESULT)],
         ["result_missing"],
     ),
     "an orphan": (
@@ -72,7 +72,7 @@ CASES: dict[str, tuple[list[Json], list[tuple[str, str]], list[str]]] = {
         [ai(A), user("go on"), ai(content="well"), tool("a", "1"), user("go")],
         [
             ("assistant", ""),
-            ("tool", UNANSWERED),
+            ("tool", NO_RESULT),
             ("user", "go on"),
             ("assistant", "well"),
             ("user", "[Result of tool ls, which came when the conversation had gone on]\n1"),
@@ -84,7 +84,7 @@ CASES: dict[str, tuple[list[Json], list[tuple[str, str]], list[str]]] = {
         [ai(A), user("go on"), ai(content=""), tool("a", "1")],
         [
             ("assistant", ""),
-            ("tool", UNANSWERED),
+            ("tool", NO_RESULT),
             ("user", "go on"),
             ("user", "[Result of tool ls, which came when the conversation had gone on]\n1"),
         ],

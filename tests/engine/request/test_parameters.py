@@ -14,7 +14,7 @@ from moonshim.engine.dialects.openai_chat.request import parse_request, render_r
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.hosts.table import DIALECTS, GENERATIONS, HOSTS
-from moonshim.engine.request.parameters import cache_key_of, condition_parameters
+from moonshim.engine.request.parameters import adapt_parameters, cache_key_of
 from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Change, Message, Request, Sampling, Text, Thinking, Tool, ToolChoice
 from moonshim.engine.values.options import KimiOptions
@@ -45,8 +45,8 @@ def sent(
     body = {"model": MODELS[generation], "messages": [{"role": "user", "content": "hi"}], "prompt_cache_key": "c"}
     request, _ = parse_request(body | fields, Signer())
     profile = profile_for(host=host, model=request.model, overrides=overrides)
-    conditioned, changes = condition_parameters(request, profile, options)
-    again, more = condition_parameters(conditioned, profile, options)
+    conditioned, changes = adapt_parameters(request, profile, options)
+    again, more = adapt_parameters(conditioned, profile, options)
     assert (again, more) == (conditioned, [])
     out, _ = render_request(conditioned)
     return {key: value for key, value in out.items() if key not in ("model", "messages", "prompt_cache_key")}, changes
@@ -278,7 +278,7 @@ RIGHT: dict[str, tuple[str, str, Json]] = {
 def test_a_request_that_is_right_comes_back_as_it_is(host: str, generation: str, fields: Json) -> None:
     body = {"model": MODELS[generation], "messages": [{"role": "user", "content": "hi"}], "prompt_cache_key": "c"}
     request, _ = parse_request(body | fields, Signer())
-    conditioned, changes = condition_parameters(request, profile_for(host=host, model=request.model), OPTIONS)
+    conditioned, changes = adapt_parameters(request, profile_for(host=host, model=request.model), OPTIONS)
     assert conditioned is request
     assert changes == []
 
@@ -304,7 +304,7 @@ def test_messages_upstreams_always_have_a_limit_of_tokens() -> None:
     profile = profile_for(model="kimi-k2.6", upstream="anthropic")
     for asked in (Sampling(), Sampling(max_tokens=300_000)):
         request = Request(model="kimi-k2.6", stream=True, sampling=asked)
-        conditioned, changes = condition_parameters(request, profile, OPTIONS)
+        conditioned, changes = adapt_parameters(request, profile, OPTIONS)
         assert conditioned.sampling == Sampling(max_tokens=32_768)
         assert [change.rule for change in changes] == ["max_tokens"]
 
@@ -332,7 +332,7 @@ def test_an_effort_does_not_go_beside_thinking_that_is_switched_off() -> None:
     off = {"thinking": {"type": "disabled"}, "output_config": {"effort": "medium"}, "max_tokens": 9}
     body = {"model": "kimi-k2.6", "messages": [{"role": "user", "content": "hi"}]} | off
     profile = profile_for(host="kimi-coding", model="kimi-k2.6", upstream="anthropic")
-    conditioned, changes = condition_parameters(anthropic.parse_request(body, Signer())[0], profile, OPTIONS)
+    conditioned, changes = adapt_parameters(anthropic.parse_request(body, Signer())[0], profile, OPTIONS)
     out, _ = anthropic.render_request(conditioned)
     assert out["thinking"] == {"type": "disabled"}
     assert "output_config" not in out
@@ -362,7 +362,7 @@ def test_a_schema_for_the_answer_that_cannot_be_said_is_refused_in_the_words_of_
     body = {"model": "kimi-k3", "messages": [{"role": "user", "content": "hi"}]} | asked[0]
     request, _ = dialect_named(dialect).parse_request(body, Signer())
     with pytest.raises(CannotExpress, match=r"^response_format: At path 'properties\.a'") as caught:
-        condition_parameters(request, profile_for(host="moonshot", model="kimi-k3"), OPTIONS)
+        adapt_parameters(request, profile_for(host="moonshot", model="kimi-k3"), OPTIONS)
     assert caught.value.field == asked[1]
 
 
@@ -372,7 +372,7 @@ def test_claude_code_over_messages(host: str, generation: str, expected: Json) -
     body = {"model": MODELS[generation], "messages": [{"role": "user", "content": "hi"}]} | CLAUDE_CODE
     request, _ = anthropic.parse_request(body, Signer())
     profile = profile_for(host=host, model=request.model, upstream="anthropic")
-    conditioned, _ = condition_parameters(request, profile, OPTIONS)
+    conditioned, _ = adapt_parameters(request, profile, OPTIONS)
     out, _ = anthropic.render_request(conditioned)
     assert {key: out[key] for key in ("thinking", "output_config") if key in out} == expected
     assert out["context_management"] == {"edits": []}
@@ -382,7 +382,7 @@ def test_claude_code_over_messages(host: str, generation: str, expected: Json) -
 
 def test_a_client_of_another_dialect_hears_the_usage_also_from_an_unknown_host() -> None:
     request = Request(model="gpt-5", stream=True, extras={"anthropic": {}})
-    conditioned, _ = condition_parameters(request, profile_for(model="gpt-5"), OPTIONS)
+    conditioned, _ = adapt_parameters(request, profile_for(model="gpt-5"), OPTIONS)
     assert conditioned == msgspec.structs.replace(request, include_usage=True)
 
 
@@ -426,12 +426,12 @@ class TestCacheKey:
         assert cache_key_of(msgspec.structs.replace(plain, messages=(line, *plain.messages))) == cache_key_of(plain)
 
     def test_it_is_sent_where_it_is_taken_and_the_client_has_none(self) -> None:
-        conditioned, changes = condition_parameters(talk("hi"), profile_for(host="moonshot", model="kimi-k3"), OPTIONS)
+        conditioned, changes = adapt_parameters(talk("hi"), profile_for(host="moonshot", model="kimi-k3"), OPTIONS)
         assert conditioned.cache_key == cache_key_of(talk("hi"))
         assert [change.rule for change in changes] == ["cache_key"]
-        assert condition_parameters(talk("hi"), profile_for(host="vllm", model="kimi-k3"), OPTIONS)[0].cache_key is None
+        assert adapt_parameters(talk("hi"), profile_for(host="vllm", model="kimi-k3"), OPTIONS)[0].cache_key is None
         own = talk("hi", cache_key="mine")
-        assert condition_parameters(own, profile_for(host="moonshot", model="kimi-k3"), OPTIONS)[0] is own
+        assert adapt_parameters(own, profile_for(host="moonshot", model="kimi-k3"), OPTIONS)[0] is own
 
 
 numbers = st.none() | st.floats(-3, 3) | st.sampled_from([0.0, 0.6, 0.95, 1.0])
@@ -469,8 +469,8 @@ def test_whatever_is_asked_for_the_host_accepts(host: str, dialect: str, generat
         request, model=MODELS[generation], messages=(Message("user", (Text("hi"),)),), locations=("messages[0]",)
     )
     profile = profile_for(host=host, model=asked.model, upstream=dialect)
-    conditioned, changes = condition_parameters(asked, profile, OPTIONS)
-    assert condition_parameters(conditioned, profile, OPTIONS) == (conditioned, [])
+    conditioned, changes = adapt_parameters(asked, profile, OPTIONS)
+    assert adapt_parameters(conditioned, profile, OPTIONS) == (conditioned, [])
     assert all(change.detail and change.place for change in changes)
     if dialect == "openai_chat" and profile.dialect == dialect:
         refused = check_chat(render_request(conditioned)[0], generation=generation, host=host)

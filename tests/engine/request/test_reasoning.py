@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.request.adapt import AdaptedRequest
-from moonshim.engine.request.messages.reasoning import put_back
+from moonshim.engine.request.messages.reasoning import restore_reasoning
 from moonshim.engine.values.conversation import Message, Reasoning, Request, Text, ToolCall, ToolResult
 from tests.engine.request.chats import Json, ai, body, call, made, parsed, rules, sent_messages, tool, user
 
@@ -94,7 +94,7 @@ def remembering(
 ) -> AdaptedRequest:
     """What becomes of a request after what was lost of it has been put back."""
     profile = profile_for(host=host, model=model, upstream="openai_chat", overrides=more.get("overrides"))
-    request, changes = put_back(given if isinstance(given, Request) else parsed(given), profile, recalled)
+    request, changes = restore_reasoning(given if isinstance(given, Request) else parsed(given), profile, recalled)
     found = made(request, host, model, **more)
     return replace(found, changes=[*changes, *found.changes])
 

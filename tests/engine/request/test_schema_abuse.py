@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from moonshim.engine.request.schema.flavour import moonshot_schema
-from moonshim.engine.request.schema.merge import same
+from moonshim.engine.request.schema.merge import is_same_json
 from moonshim.errors import CannotExpress
 from moonshim.simulator.rules.schema_rules import check_schema
 
@@ -188,10 +188,10 @@ def test_the_same_json_is_the_same_however_deep() -> None:
     other: Any = 1
     for _ in range(5000):
         one, other = [{"a": one}], [{"a": other}]
-    assert same(one, other)
-    assert not same([one], [[other]])
-    assert not same(1, True)
-    assert not same({"a": 1}, {"a": 1.0})
+    assert is_same_json(one, other)
+    assert not is_same_json([one], [[other]])
+    assert not is_same_json(1, True)
+    assert not is_same_json({"a": 1}, {"a": 1.0})
 
 
 def test_any_beside_a_type_allows_that_type() -> None:

@@ -10,7 +10,7 @@ import pytest
 from moonshim.engine.dialects.openai_chat.request import parse_request, render_request
 from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.hosts.table import GENERATIONS, HOSTS
-from moonshim.engine.request.thinking import spell_thinking, thinks
+from moonshim.engine.request.thinking import spell_thinking, will_think
 from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Request, Thinking
 from tests.support.looped import looped
@@ -172,7 +172,7 @@ def test_a_model_that_is_not_a_kimi_is_asked_as_the_client_asked() -> None:
 def test_whether_it_thinks_is_known_before_and_after(host: str, generation: str, wanted: Thinking) -> None:
     profile = profile_for(host=host, model="m", overrides={"generation": generation})
     asked = Request(model="m", thinking=wanted)
-    assert thinks(spell_thinking(asked, profile)[0], profile) is thinks(asked, profile)
+    assert will_think(spell_thinking(asked, profile)[0], profile) is will_think(asked, profile)
 
 
 def test_whether_it_thinks() -> None:
@@ -180,7 +180,7 @@ def test_whether_it_thinks() -> None:
         profile_for(host="moonshot", model=name) for name in ("kimi-k2-0905", "kimi-k2-thinking", "kimi-k2.6", "k3")
     )
     asked = [Request(model="m", thinking=wanted) for wanted in (Thinking(), ON, OFF)]
-    assert [[thinks(request, profile) for request in asked] for profile in (k2, always, k26, k3)] == [
+    assert [[will_think(request, profile) for request in asked] for profile in (k2, always, k26, k3)] == [
         [False, False, False],
         [True, True, True],
         [True, True, False],

@@ -60,13 +60,13 @@ def test_names_are_the_same_everywhere_and_can_be_mapped_back() -> None:
 @given(st.lists(st.text(st.sampled_from("ab.-_ 7é\ud83d/"), max_size=12), unique=True), st.sampled_from([16, 64]))
 def test_every_name_is_legal_its_own_and_independent_of_later_ones(given: list[str], limit: int) -> None:
     book = ToolNames(r"^[A-Za-z][A-Za-z0-9_-]*$", limit)
-    found = [book.of(name) for name in given]
+    found = [book.resolve(name) for name in given]
     assert all(map(book.accepts, found))
     assert len(set(found)) == len(given)
     shorter = ToolNames(r"^[A-Za-z][A-Za-z0-9_-]*$", limit)
-    assert [shorter.of(name) for name in given[: len(given) // 2]] == found[: len(given) // 2]
+    assert [shorter.resolve(name) for name in given[: len(given) // 2]] == found[: len(given) // 2]
     again = ToolNames(r"^[A-Za-z][A-Za-z0-9_-]*$", limit)
-    assert [again.of(name) for name in found] == found
+    assert [again.resolve(name) for name in found] == found
 
 
 def test_a_long_name_keeps_its_beginning() -> None:

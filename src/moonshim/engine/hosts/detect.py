@@ -12,7 +12,7 @@ import msgspec
 from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.profile import Generation, HostProfile, UpstreamDialect
 from moonshim.engine.hosts.table import HOSTS, RULES
-from moonshim.engine.wire.json_fields import shortened
+from moonshim.engine.wire.json_fields import shorten_repr
 from moonshim.errors import InvalidInput, InvalidOption
 
 __all__ = ["Family", "family_of", "generation_of", "host_of", "profile_for"]
@@ -198,7 +198,7 @@ def _check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
         except (msgspec.ValidationError, TypeError) as error:
             near = _nearest(value, _literal_values(kinds[field])) if isinstance(value, str) else ""
             hint = f"; {near}" if near else ""
-            raise InvalidOption(f"{field} cannot be {shortened(value)}: {error}{hint}", field=field) from None
+            raise InvalidOption(f"{field} cannot be {shorten_repr(value)}: {error}{hint}", field=field) from None
         if field in _PATTERNS and given[field] is not None:
             _check_pattern(field, given[field])
     return given
@@ -209,7 +209,7 @@ def _check_pattern(field: str, pattern: str) -> None:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidOption(
-            f"{field} cannot be {shortened(pattern)}, which is no regular expression: {error}", field=field
+            f"{field} cannot be {shorten_repr(pattern)}, which is no regular expression: {error}", field=field
         ) from None
 
 

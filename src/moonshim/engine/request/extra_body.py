@@ -66,15 +66,15 @@ def merge_extra_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple
     'provider.only'
     """
     changes: list[Change] = []
-    return _merged(body, extra, "", changes), changes
+    return _merge(body, extra, "", changes), changes
 
 
-def _merged(body: Mapping[str, Any], extra: Mapping[str, Any], prefix: str, changes: list[Change]) -> dict[str, Any]:
+def _merge(body: Mapping[str, Any], extra: Mapping[str, Any], prefix: str, changes: list[Change]) -> dict[str, Any]:
     out = dict(body)
     for key, value in extra.items():
         was, place = out.get(key, _ABSENT), f"{prefix}{key}"
         if isinstance(value, Mapping) and isinstance(was, dict):
-            out[key] = _merged(was, value, f"{place}.", changes)
+            out[key] = _merge(was, value, f"{place}.", changes)
         elif was != value or type(was) is not type(value):
             out[key] = deep_copy(value)
             detail = "added by the configuration" if was is _ABSENT else "replaced by the configured value"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from moonshim.engine.values.conversation import Change, Message, Part, Request
 
-__all__ = ["ChangeCounter", "LocatedMessage", "back_in", "placed"]
+__all__ = ["ChangeCounter", "LocatedMessage", "locate_messages", "replace_messages"]
 
 
 class LocatedMessage(Struct, frozen=True):
@@ -22,11 +22,11 @@ class LocatedMessage(Struct, frozen=True):
     place: str | None = None
     """Path in the client's body."""
 
-    def saying(self, *parts: Part) -> LocatedMessage:
+    def with_parts(self, *parts: Part) -> LocatedMessage:
         """Copy with other parts."""
         return replace(self, message=replace(self.message, parts=parts))
 
-    def as_message(self, message: Message) -> LocatedMessage:
+    def with_message(self, message: Message) -> LocatedMessage:
         """Copy with another message; `self` when the message is the same object."""
         return self if message is self.message else replace(self, message=message)
 
@@ -47,7 +47,7 @@ class ChangeCounter:
             yield Change(rule, detail + count, places[0])
 
 
-def placed(request: Request) -> list[LocatedMessage]:
+def locate_messages(request: Request) -> list[LocatedMessage]:
     """The messages of a request in order, with their locations and turns."""
     out, turn, before = list[LocatedMessage](), 0, ""
     places = request.locations
@@ -58,10 +58,12 @@ def placed(request: Request) -> list[LocatedMessage]:
     return out
 
 
-def back_in(request: Request, messages: list[LocatedMessage]) -> Request:
+def replace_messages(request: Request, messages: list[LocatedMessage]) -> Request:
     """Return the request with these messages; the same object when nothing changed."""
-    came = request.messages
-    if len(came) == len(messages) and all(one is other.message for one, other in zip(came, messages, strict=True)):
+    received = request.messages
+    if len(received) == len(messages) and all(
+        old is located.message for old, located in zip(received, messages, strict=True)
+    ):
         return request
-    places = tuple(one.place or "messages" for one in messages) if request.locations else ()
-    return replace(request, messages=tuple(one.message for one in messages), locations=places)
+    places = tuple(located.place or "messages" for located in messages) if request.locations else ()
+    return replace(request, messages=tuple(located.message for located in messages), locations=places)

@@ -13,23 +13,23 @@ from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.sampling import fit_sampling
 from moonshim.engine.request.schema.flavour import moonshot_schema
-from moonshim.engine.request.thinking import spell_thinking, thinks
+from moonshim.engine.request.thinking import spell_thinking, will_think
 from moonshim.engine.request.tools.tool_choice import fit_choice
 from moonshim.engine.values.conversation import Change, Media, Message, Request, ResponseFormat, Sampling, Text
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import CannotExpress
 
-__all__ = ["cache_key_of", "condition_parameters"]
+__all__ = ["adapt_parameters", "cache_key_of"]
 
-_OLD: Final = "max_tokens"
-_NEW: Final = "max_completion_tokens"
+_OLD_FIELD: Final = "max_tokens"
+_NEW_FIELD: Final = "max_completion_tokens"
 """KIMI 3: it takes precedence over the old name."""
-_TOKEN_FIELDS: Final = (_OLD, _NEW)
+_TOKEN_FIELDS: Final = (_OLD_FIELD, _NEW_FIELD)
 # Claude Code's first line, which differs in every request (CLIENTS).
 _BILLING: Final = re.compile(r"^x-anthropic-billing-header:[^\n]*\n?", re.MULTILINE)
 
 
-def condition_parameters(request: Request, profile: HostProfile, options: KimiOptions) -> tuple[Request, list[Change]]:
+def adapt_parameters(request: Request, profile: HostProfile, options: KimiOptions) -> tuple[Request, list[Change]]:
     """Adapt the parameters to the host. A valid request is returned unchanged.
 
     For a model other than Kimi on an unknown host, the client's values are kept; only what the dialect requires is
@@ -39,27 +39,27 @@ def condition_parameters(request: Request, profile: HostProfile, options: KimiOp
     >>> from moonshim.engine.hosts.detect import profile_for
     >>> row = profile_for(host="moonshot", model="kimi-k2.7-code")
     >>> asked = Request(model="kimi-k2.7-code", cache_key="c", sampling=Sampling(temperature=0.0))
-    >>> fitted, changes = condition_parameters(asked, row, KimiOptions())
+    >>> fitted, changes = adapt_parameters(asked, row, KimiOptions())
     >>> fitted.sampling.temperature, changes[0].detail
     (None, 'temperature 0 is refused here (only 1): left out')
     """
-    thinking = thinks(request, profile)
+    thinking = will_think(request, profile)
     request, changes = _fit_stream(request, profile)
-    sampling, found = fit_sampling(request.sampling, profile, thinking=thinking)
-    changes += found
+    sampling, more = fit_sampling(request.sampling, profile, thinking=thinking)
+    changes += more
     if sampling is not request.sampling:
         request = replace(request, sampling=sampling)
     if profile.generation != "other":
-        request, found = fit_choice(request, profile, thinking=thinking, default=options.tool_choice_default)
-        changes += found
-        request, found = _fit_format(request, profile)
-        changes += found
-    request, found = spell_thinking(request, profile)
-    changes += found
-    request, found = _name_tokens(request, profile)
-    changes += found
-    request, found = _ask_for_usage(request, profile)
-    changes += found
+        request, more = fit_choice(request, profile, thinking=thinking, default=options.tool_choice_default)
+        changes += more
+        request, more = _fit_format(request, profile)
+        changes += more
+    request, more = spell_thinking(request, profile)
+    changes += more
+    request, more = _name_tokens(request, profile)
+    changes += more
+    request, more = _ask_for_usage(request, profile)
+    changes += more
     if profile.takes_cache_key and request.cache_key is None:
         request = replace(request, cache_key=cache_key_of(request))
         changes.append(Change("cache_key", "made from how the conversation begins", "prompt_cache_key"))
@@ -90,16 +90,16 @@ def _fit_format(request: Request, profile: HostProfile) -> tuple[Request, list[C
         return plain, [Change("response_format", why, "response_format")]
     if profile.schema_flavour is None:
         return request, []
-    came_in = next((name for name in CLIENT_DIALECTS if name in request.extras), None)
-    place = "response_format" if came_in is None else dialect_named(came_in).response_schema_field
+    client_dialect = next((name for name in CLIENT_DIALECTS if name in request.extras), None)
+    place = "response_format" if client_dialect is None else dialect_named(client_dialect).response_schema_field
     try:
-        schema, told = moonshot_schema(wanted.schema, tool=None)
+        schema, details = moonshot_schema(wanted.schema, tool=None)
     except CannotExpress as error:
         raise CannotExpress(str(error), field=place) from None
-    if not told:
+    if not details:
         return request, []
     fitted = replace(request, response_format=replace(wanted, schema=schema))
-    return fitted, [Change("response_format", detail, place) for detail in told]
+    return fitted, [Change("response_format", detail, place) for detail in details]
 
 
 def _name_tokens(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
@@ -108,16 +108,22 @@ def _name_tokens(request: Request, profile: HostProfile) -> tuple[Request, list[
     tokens = request.sampling.max_tokens
     if tokens is None or profile.dialect != "openai_chat":
         return request, []
-    came = body_fields(request)
-    said = {key: came[key] for key in _TOKEN_FIELDS if came.get(key) is not None and key not in request.body_overrides}
+    received = body_fields(request)
+    fields = {
+        key: received[key]
+        for key in _TOKEN_FIELDS
+        if received.get(key) is not None and key not in request.body_overrides
+    }
     name = profile.max_tokens_field
     if name is None:
-        spare = said.get(_OLD) if len(said) == len(_TOKEN_FIELDS) else None
+        spare = fields.get(_OLD_FIELD) if len(fields) == len(_TOKEN_FIELDS) else None
         if spare is None or fit_sampling(Sampling(max_tokens=spare), profile, thinking=False)[1] == []:
             return request, []
-        why = f"the host would refuse it, and {_NEW} counts: left out"
-        return replace(request, body_overrides=request.body_overrides | {_OLD: None}), [Change("max_tokens", why, _OLD)]
-    if said == {name: tokens}:
+        why = f"the host would refuse it, and {_NEW_FIELD} counts: left out"
+        return replace(request, body_overrides=request.body_overrides | {_OLD_FIELD: None}), [
+            Change("max_tokens", why, _OLD_FIELD)
+        ]
+    if fields == {name: tokens}:
         return request, []
     # The value is unchanged, so there is nothing to report.
     return replace(request, body_overrides=request.body_overrides | dict.fromkeys(_TOKEN_FIELDS) | {name: tokens}), []
@@ -141,11 +147,11 @@ def cache_key_of(request: Request) -> str:
     """
     digest = hashlib.sha256()
     first = _first_turn(request)
-    prompt = next(filter(None, (_told(message) for message in first if message.role == "system")), "")
-    human = next((_told(message) for message in first if message.role == "user"), "")
-    for text in (request.model, prompt, human, request.user or ""):
-        said = text.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(said) + said)
+    prompt = next(filter(None, (_message_text(message) for message in first if message.role == "system")), "")
+    user_text = next((_message_text(message) for message in first if message.role == "user"), "")
+    for text in (request.model, prompt, user_text, request.user or ""):
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data) + data)
     return f"moonshim-{digest.hexdigest()[:32]}"
 
 
@@ -160,12 +166,12 @@ def _first_turn(request: Request) -> list[Message]:
     return out
 
 
-def _told(message: Message) -> str:
+def _message_text(message: Message) -> str:
     """Text and media references of a message as one string."""
-    said = []
+    texts = []
     for part in message.parts:
         if isinstance(part, Text):
-            said.append(_BILLING.sub("", part.text))
+            texts.append(_BILLING.sub("", part.text))
         elif isinstance(part, Media):
-            said.append(part.url or part.data or "")
-    return "\n".join(text for text in said if text)
+            texts.append(part.url or part.data or "")
+    return "\n".join(text for text in texts if text)

@@ -46,13 +46,17 @@ def fit_sampling(sampling: Sampling, profile: HostProfile, *, thinking: bool) ->
         value, allowed = getattr(sampling, name), fixed.thinking if thinking else fixed.plain
         if value is not None and value not in allowed:
             only = " or ".join(f"{each:g}" for each in allowed) or "none"
-            change(name, None, "fixed_sampling", f"{name} {_shown(value)} is refused here (only {only}): left out")
+            change(
+                name, None, "fixed_sampling", f"{name} {_format_number(value)} is refused here (only {only}): left out"
+            )
     for field, (least, most) in _RANGES.items() if kimi else ():
         value = getattr(sampling, field)
         most = profile.temperature_max or most if field == "temperature" else most
         if value is not None and field not in new and not least <= value <= most:
             near = min(max(value, least), most)
-            change(field, near, "sampling_range", f"{field} {_shown(value)} is outside of {least:g} to {most:g}")
+            change(
+                field, near, "sampling_range", f"{field} {_format_number(value)} is outside of {least:g} to {most:g}"
+            )
     for field in _POSITIVE if kimi else ():
         value = new.get(field, getattr(sampling, field))
         if value is not None and value <= 0:
@@ -65,7 +69,7 @@ def fit_sampling(sampling: Sampling, profile: HostProfile, *, thinking: bool) ->
     return (replace(sampling, **new) if new else sampling), changes
 
 
-def _shown(value: float) -> str:
+def _format_number(value: float) -> str:
     """Format a number for a message; Python refuses to print one with thousands of digits."""
     return f"{value:.10g}" if abs(value) < _HUGE else "(a huge number)"
 
@@ -80,10 +84,10 @@ def _fit_tokens(tokens: int | None, profile: HostProfile, change: Note) -> None:
         return
     fitting = tokens if limit is None else min(tokens, limit)
     if not profile.clips_output and window is not None and fitting >= window:
-        why = f"{_shown(tokens)} output tokens leave no room for the prompt in a window of {window}"
+        why = f"{_format_number(tokens)} output tokens leave no room for the prompt in a window of {window}"
         change("max_tokens", usual, "max_tokens", why)
     elif fitting != tokens:
-        change("max_tokens", fitting, "max_tokens", f"{_shown(tokens)} is over the limit of {limit}")
+        change("max_tokens", fitting, "max_tokens", f"{_format_number(tokens)} is over the limit of {limit}")
 
 
 def _fit_stop(stop: tuple[str, ...], profile: HostProfile, change: Note) -> None:

@@ -12,7 +12,7 @@ from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.values.conversation import Change, Request, Thinking
 
-__all__ = ["spell_thinking", "thinks"]
+__all__ = ["spell_thinking", "will_think"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -42,26 +42,27 @@ class RequestedThinking(Struct, frozen=True):
     keep: bool
 
 
-def thinks(request: Request, profile: HostProfile) -> bool:
+def will_think(request: Request, profile: HostProfile) -> bool:
     """Whether the model will think. Gives the same result before and after the request is adapted.
 
     >>> from moonshim.engine.hosts.detect import profile_for
     >>> row = profile_for(host="moonshot", model="kimi-k2.6")
-    >>> thinks(Request(model="kimi-k2.6"), row), thinks(Request(model="", thinking=Thinking(enabled=False)), row)
+    >>> off = Request(model="", thinking=Thinking(enabled=False))
+    >>> will_think(Request(model="kimi-k2.6"), row), will_think(off, row)
     (True, False)
     """
-    said = request.thinking.enabled
-    if said is None and request.thinking.effort in _OFF:
-        said = False
-    if said is None:
-        said = False if _put_off(request.body_overrides) else None
-    if profile.thinking is None or said is None or (said is False and not profile.can_disable):
+    enabled = request.thinking.enabled
+    if enabled is None and request.thinking.effort in _OFF:
+        enabled = False
+    if enabled is None:
+        enabled = False if _is_disabled(request.body_overrides) else None
+    if profile.thinking is None or enabled is None or (enabled is False and not profile.can_disable):
         return profile.thinking_default == "on"
-    return said
+    return enabled
 
 
-def _put_off(put: Json) -> bool:
-    match put:
+def _is_disabled(overrides: Json) -> bool:
+    match overrides:
         case (
             {"thinking": {"type": "disabled"}}
             | {"chat_template_kwargs": {"thinking": False}}
@@ -77,25 +78,25 @@ def spell_thinking(request: Request, profile: HostProfile) -> tuple[Request, lis
     """Set thinking in the host's spelling (`Request.body_overrides`); correct fields stay as received."""
     if profile.thinking == "passed":
         return request, []
-    said = _said(request, profile)
+    fields = _client_fields(request, profile)
     # An empty object (`thinking: {}`) is refused; in the other fields it is ignored.
-    if request.thinking == Thinking() and "thinking" not in said:
+    if request.thinking == Thinking() and "thinking" not in fields:
         return request, []
     changes: list[Change] = []
-    wanted = _wanted(request.thinking, profile, changes)
-    fresh = _STYLES[profile.thinking](wanted, said) if profile.thinking else {}
+    wanted = _supported_thinking(request.thinking, profile, changes)
+    rendered = _STYLES[profile.thinking](wanted, fields) if profile.thinking else {}
     left = Thinking(effort=wanted.effort) if profile.thinking == "output_config" else Thinking()
-    right = _without_accepted(said, profile) == fresh and (bool(said) or left == request.thinking)
+    right = _without_accepted(fields, profile) == rendered and (bool(fields) or left == request.thinking)
     if right and not changes and left in (Thinking(), request.thinking):
         return request, []
-    if said and not changes and fresh != said:
-        shown = ", ".join(sorted(fresh)) or "nothing, which means the same"
-        changes.append(Change("thinking", f"{', '.join(sorted(said))} is said to this host as {shown}", _PLACE))
-    put: Json = dict.fromkeys(_SPELLINGS[profile.dialect]) | fresh
-    return replace(request, thinking=left, body_overrides=request.body_overrides | put), changes
+    if fields and not changes and rendered != fields:
+        shown = ", ".join(sorted(rendered)) or "nothing, which means the same"
+        changes.append(Change("thinking", f"{', '.join(sorted(fields))} is said to this host as {shown}", _PLACE))
+    overrides: Json = dict.fromkeys(_SPELLINGS[profile.dialect]) | rendered
+    return replace(request, thinking=left, body_overrides=request.body_overrides | overrides), changes
 
 
-def _wanted(thinking: Thinking, profile: HostProfile, changes: list[Change]) -> RequestedThinking:
+def _supported_thinking(thinking: Thinking, profile: HostProfile, changes: list[Change]) -> RequestedThinking:
     def cannot(what: str) -> None:
         changes.append(Change("thinking", what, _PLACE))
 
@@ -132,64 +133,64 @@ def _wanted(thinking: Thinking, profile: HostProfile, changes: list[Change]) -> 
     return RequestedThinking(enabled, word, budget, keep)
 
 
-def _said(request: Request, profile: HostProfile) -> Json:
+def _client_fields(request: Request, profile: HostProfile) -> Json:
     """The client's own thinking fields, if it uses the host's dialect, except those already overridden."""
-    came = dialect_named(profile.dialect).body_fields(request)
+    received = dialect_named(profile.dialect).body_fields(request)
     return {
-        key: came[key]
+        key: received[key]
         for key in _SPELLINGS[profile.dialect]
-        if came.get(key) is not None and key not in request.body_overrides
+        if received.get(key) is not None and key not in request.body_overrides
     }
 
 
-def _without_accepted(said: Json, profile: HostProfile) -> Json:
+def _without_accepted(fields: Json, profile: HostProfile) -> Json:
     """The client's fields without a thinking object that the host tolerates."""
-    if profile.thinking == "reasoning_effort" and profile.keep_all and said.get("thinking") in _ACCEPTED:
-        return {key: value for key, value in said.items() if key != "thinking"}
-    return said
+    if profile.thinking == "reasoning_effort" and profile.keep_all and fields.get("thinking") in _ACCEPTED:
+        return {key: value for key, value in fields.items() if key != "thinking"}
+    return fields
 
 
 # --- one function for each spelling: what is wanted, and the client's own fields -> fields of the body ----------------
 
 
-def _thinking_object(wanted: RequestedThinking, said: Json) -> Json:
+def _thinking_object(wanted: RequestedThinking, fields: Json) -> Json:
     if wanted.enabled is None and not wanted.keep:
         return {}
     kind = "disabled" if wanted.enabled is False else "enabled"
     return {"thinking": {"type": kind} | ({"keep": "all"} if wanted.keep else {})}
 
 
-def _reasoning_effort(wanted: RequestedThinking, said: Json) -> Json:
+def _reasoning_effort(wanted: RequestedThinking, fields: Json) -> Json:
     if wanted.enabled is False:
         return {"reasoning_effort": "none"}
     return {} if wanted.effort is None else {"reasoning_effort": wanted.effort}
 
 
-def _template_kwargs(wanted: RequestedThinking, said: Json) -> Json:
-    words: Json = {} if wanted.enabled is None else {"thinking": wanted.enabled}
+def _template_kwargs(wanted: RequestedThinking, fields: Json) -> Json:
+    kwargs: Json = {} if wanted.enabled is None else {"thinking": wanted.enabled}
     if wanted.keep:
-        words["preserve_thinking"] = True
+        kwargs["preserve_thinking"] = True
     if wanted.effort is not None:
-        words["thinking_effort"] = wanted.effort
-    words = _beside(said.get("chat_template_kwargs"), _TEMPLATE_WORDS) | words
-    return {"chat_template_kwargs": words} if words else {}
+        kwargs["thinking_effort"] = wanted.effort
+    kwargs = _other_keys(fields.get("chat_template_kwargs"), _TEMPLATE_WORDS) | kwargs
+    return {"chat_template_kwargs": kwargs} if kwargs else {}
 
 
-def _openrouter(wanted: RequestedThinking, said: Json) -> Json:
-    words: Json = {}
+def _openrouter(wanted: RequestedThinking, fields: Json) -> Json:
+    reasoning: Json = {}
     if wanted.effort is not None:
-        words = {"effort": wanted.effort}
+        reasoning = {"effort": wanted.effort}
     elif wanted.enabled is not None:
-        words = {"enabled": wanted.enabled}
-    words = _beside(said.get("reasoning"), _REASONING_WORDS) | words
-    return {"reasoning": words} if words else {}
+        reasoning = {"enabled": wanted.enabled}
+    reasoning = _other_keys(fields.get("reasoning"), _REASONING_WORDS) | reasoning
+    return {"reasoning": reasoning} if reasoning else {}
 
 
-def _enable_thinking(wanted: RequestedThinking, said: Json) -> Json:
+def _enable_thinking(wanted: RequestedThinking, fields: Json) -> Json:
     return {} if wanted.enabled is None else {"enable_thinking": wanted.enabled}
 
 
-def _anthropic(wanted: RequestedThinking, said: Json) -> Json:
+def _anthropic(wanted: RequestedThinking, fields: Json) -> Json:
     if wanted.enabled is None:
         return {}
     if wanted.enabled is False:
@@ -198,14 +199,14 @@ def _anthropic(wanted: RequestedThinking, said: Json) -> Json:
     return {"thinking": {"type": "enabled"} | budget}
 
 
-def _output_config(wanted: RequestedThinking, said: Json) -> Json:
+def _output_config(wanted: RequestedThinking, fields: Json) -> Json:
     """The dialect writes the effort into `output_config` itself; there is no thinking field."""
     return {}
 
 
-def _beside(given: Any, words: frozenset[str]) -> Json:
+def _other_keys(value: Any, known: frozenset[str]) -> Json:
     """The other keys of the client's object."""
-    return {key: value for key, value in given.items() if key not in words} if isinstance(given, dict) else {}
+    return {key: value for key, value in value.items() if key not in known} if isinstance(value, dict) else {}
 
 
 _STYLES: Final[dict[str, Callable[[RequestedThinking, Json], Json]]] = {

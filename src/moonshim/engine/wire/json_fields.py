@@ -7,15 +7,15 @@ from typing import Any, Final
 
 from moonshim.errors import InvalidInput
 
-__all__ = ["shortened", "typed", "whole"]
+__all__ = ["read_field", "read_integer", "shorten_repr"]
 
 _LONGEST_SHOWN: Final = 80
 
 
-def typed(body: dict[str, Any], key: str, kinds: tuple[type, ...], what: str, within: str = "") -> Any:
+def read_field(body: dict[str, Any], key: str, kinds: tuple[type, ...], what: str, within: str = "") -> Any:
     """The value of a field, or None if it is missing or null. `what` describes the type, `within` is the path prefix.
 
-    >>> typed({"stream": True}, "stream", (bool,), "true or false")
+    >>> read_field({"stream": True}, "stream", (bool,), "true or false")
     True
     """
     value = body.get(key)
@@ -30,15 +30,15 @@ def typed(body: dict[str, Any], key: str, kinds: tuple[type, ...], what: str, wi
     return value
 
 
-def whole(body: dict[str, Any], key: str) -> int | None:
+def read_integer(body: dict[str, Any], key: str) -> int | None:
     """An integer; `5.0` is accepted."""
-    value = typed(body, key, (int, float), "a whole number")
+    value = read_field(body, key, (int, float), "a whole number")
     if isinstance(value, float) and not value.is_integer():
         raise InvalidInput(f"{key} must be a whole number", field=key)
     return None if value is None else int(value)
 
 
-def shortened(value: Any) -> str:
+def shorten_repr(value: Any) -> str:
     """A value for an error message, cut to 80 characters."""
     text = repr(value if not isinstance(value, str) else value[: _LONGEST_SHOWN + 1])
     return text if len(text) <= _LONGEST_SHOWN + 2 else f"{text[:_LONGEST_SHOWN]}…"

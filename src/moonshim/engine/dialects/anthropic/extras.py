@@ -25,18 +25,18 @@ __all__ = [
     "MessagesToolExtras",
     "as_system_prompt",
     "body_fields",
-    "came",
-    "came_apart",
-    "came_with_listed_results",
     "definition_of",
     "extras_of",
+    "has_listed_results",
+    "has_second_half",
     "holds_unknown",
+    "is_received",
     "is_second_half",
     "is_typed",
-    "joined",
+    "mark_merged",
     "media_extras",
-    "more_follows",
     "request_extras",
+    "stays_separate",
     "with_results_first",
 ]
 
@@ -145,18 +145,18 @@ def _is_unknown(block: Json) -> bool:
     return by_file or block.get("type") not in _KNOWN_BLOCKS
 
 
-def came(message: Message) -> bool:
+def is_received(message: Message) -> bool:
     """Whether it was received in Messages, and is therefore written as close to that as possible."""
     return extras_of(message).came is not None
 
 
-def came_apart(message: Message) -> bool:
+def stays_separate(message: Message) -> bool:
     """Whether Messages keeps it separate from a preceding message of the same role, as real hosts allow."""
     extras = extras_of(message)
     return extras.came is not None and extras.half != 2
 
 
-def more_follows(message: Message) -> bool:
+def has_second_half(message: Message) -> bool:
     """Whether it holds the results of a received message whose other content is in the next message."""
     return extras_of(message).half == 1
 
@@ -166,7 +166,7 @@ def is_second_half(message: Message) -> bool:
     return extras_of(message).half == 2
 
 
-def came_with_listed_results(message: Message) -> bool:
+def has_listed_results(message: Message) -> bool:
     """Whether it was received in Messages with a result whose content is a list of blocks."""
     return any(isinstance(block.get("content"), list) for block in extras_of(message).blocks)
 
@@ -174,7 +174,7 @@ def came_with_listed_results(message: Message) -> bool:
 # --- messages: changing -----------------------------------------------------------------------------------------
 
 
-def joined(message: Message) -> Message:
+def mark_merged(message: Message) -> Message:
     """The message, marked to be merged with the one before it."""
     extras = None if message.role == "tool" else replace(extras_of(message), half=2)
     return with_extras(message, DIALECT, extras)

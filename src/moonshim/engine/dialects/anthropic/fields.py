@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from moonshim.engine.dialects.anthropic.parts import Json
 from moonshim.engine.values.conversation import Request, ResponseFormat, Thinking, ToolChoice
-from moonshim.engine.wire.json_fields import typed
+from moonshim.engine.wire.json_fields import read_field
 from moonshim.errors import InvalidInput
 
 __all__ = ["DEFAULT_MAX_TOKENS", "FIELDS", "MessagesField", "read_fields", "write_fields"]
@@ -54,19 +54,19 @@ def write_fields(request: Request, came: Json, note: Noted) -> Json:
 
 
 def _whole(body: Json, key: str) -> int | None:
-    value: int | None = typed(body, key, (int,), "a whole number")
+    value: int | None = read_field(body, key, (int,), "a whole number")
     return value
 
 
 def _inner(body: Json, key: str) -> Json:
-    value: Json | None = typed(body, key, (dict,), "an object")
+    value: Json | None = read_field(body, key, (dict,), "an object")
     return {} if value is None else value
 
 
 def _plain(key: str, kinds: tuple[type, ...], what: str, current: Callable[[Request], Any]) -> MessagesField:
     return MessagesField(
         (key,),
-        lambda body: typed(body, key, kinds, what),
+        lambda body: read_field(body, key, kinds, what),
         current,
         lambda value, said, note: {} if value is None else {key: value},
     )

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from msgspec import Struct
 
 from moonshim.engine.values.conversation import Request, ResponseFormat, Sampling, Thinking, ToolChoice
-from moonshim.engine.wire.json_fields import typed, whole
+from moonshim.engine.wire.json_fields import read_field, read_integer
 from moonshim.errors import InvalidInput
 
 __all__ = ["FIELDS", "ChatField", "Json", "fields_said", "values_of"]
@@ -36,22 +36,22 @@ class ChatField(Struct, frozen=True):
 
 
 def _number(body: Json, key: str) -> float | None:
-    value: float | None = typed(body, key, (int, float), "a number")
+    value: float | None = read_field(body, key, (int, float), "a number")
     return value
 
 
 def _switch(body: Json, key: str) -> bool | None:
-    value: bool | None = typed(body, key, (bool,), "true or false")
+    value: bool | None = read_field(body, key, (bool,), "true or false")
     return value
 
 
 def _word(body: Json, key: str) -> str | None:
-    value: str | None = typed(body, key, (str,), "a string")
+    value: str | None = read_field(body, key, (str,), "a string")
     return value
 
 
 def _object(body: Json, key: str) -> Json:
-    value: Json | None = typed(body, key, (dict,), "an object")
+    value: Json | None = read_field(body, key, (dict,), "an object")
     return value or {}
 
 
@@ -66,7 +66,7 @@ def _read_stop(body: Json) -> tuple[str, ...]:
 
 
 def _read_max_tokens(body: Json) -> int | None:
-    preferred, old = whole(body, "max_completion_tokens"), whole(body, "max_tokens")
+    preferred, old = read_integer(body, "max_completion_tokens"), read_integer(body, "max_tokens")
     return preferred if preferred is not None else old
 
 
@@ -220,11 +220,11 @@ FIELDS: Final[dict[str, ChatField]] = {
     ),
     "sampling.temperature": _plain("temperature", _number),
     "sampling.top_p": _plain("top_p", _number),
-    "sampling.top_k": _plain("top_k", whole),
+    "sampling.top_k": _plain("top_k", read_integer),
     "sampling.presence_penalty": _plain("presence_penalty", _number),
     "sampling.frequency_penalty": _plain("frequency_penalty", _number),
-    "sampling.seed": _plain("seed", whole),
-    "sampling.n": _plain("n", whole),
+    "sampling.seed": _plain("seed", read_integer),
+    "sampling.n": _plain("n", read_integer),
     "sampling.max_tokens": ChatField(("max_completion_tokens", "max_tokens"), _read_max_tokens, _as("max_tokens")),
     "sampling.stop": ChatField(("stop",), _read_stop, lambda stop: {"stop": list(stop)} if stop else {}, ()),
     "thinking": ChatField(

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from moonshim.engine.dialects.openai_responses.content import Json
 from moonshim.engine.values.conversation import Request, ResponseFormat, Sampling, Thinking
-from moonshim.engine.wire.json_fields import typed, whole
+from moonshim.engine.wire.json_fields import read_field, read_integer
 from moonshim.errors import InvalidInput
 
 __all__ = ["FIELDS", "ResponsesField", "unsayable"]
@@ -33,19 +33,19 @@ class ResponsesField(Struct, frozen=True):
 
 
 def _number(key: str) -> Callable[[Json], Any]:
-    return lambda body: typed(body, key, (int, float), "a number")
+    return lambda body: read_field(body, key, (int, float), "a number")
 
 
 def _switch(key: str) -> Callable[[Json], Any]:
-    return lambda body: typed(body, key, (bool,), "true or false")
+    return lambda body: read_field(body, key, (bool,), "true or false")
 
 
 def _word(key: str) -> Callable[[Json], Any]:
-    return lambda body: typed(body, key, (str,), "a string")
+    return lambda body: read_field(body, key, (str,), "a string")
 
 
 def _read_max_tokens(body: Json) -> int | None:
-    return whole(body, "max_output_tokens")
+    return read_integer(body, "max_output_tokens")
 
 
 def _read_user(body: Json) -> str | None:
@@ -55,18 +55,18 @@ def _read_user(body: Json) -> str | None:
 
 
 def _read_metadata(body: Json) -> Json:
-    return typed(body, "metadata", (dict,), "an object") or {}
+    return read_field(body, "metadata", (dict,), "an object") or {}
 
 
 def _read_thinking(body: Json) -> Thinking:
-    reasoning: Json = typed(body, "reasoning", (dict,), "an object") or {}
-    effort = typed(reasoning, "effort", (str,), "a string", "reasoning.")
+    reasoning: Json = read_field(body, "reasoning", (dict,), "an object") or {}
+    effort = read_field(reasoning, "effort", (str,), "a string", "reasoning.")
     return Thinking(enabled=False) if effort == "none" else Thinking(effort=effort)
 
 
 def _read_format(body: Json) -> ResponseFormat | None:
-    text: Json = typed(body, "text", (dict,), "an object") or {}
-    given: Json = typed(text, "format", (dict,), "an object", "text.") or {}
+    text: Json = read_field(body, "text", (dict,), "an object") or {}
+    given: Json = read_field(text, "format", (dict,), "an object", "text.") or {}
     match given.get("type"):
         case "text" | "json_object" as kind:
             return ResponseFormat(kind)
@@ -74,10 +74,10 @@ def _read_format(body: Json) -> ResponseFormat | None:
             where = "text.format."
             return ResponseFormat(
                 "json_schema",
-                typed(given, "name", (str,), "a string", where),
-                typed(given, "schema", (dict,), "an object", where),
-                typed(given, "strict", (bool,), "true or false", where),
-                typed(given, "description", (str,), "a string", where),
+                read_field(given, "name", (str,), "a string", where),
+                read_field(given, "schema", (dict,), "an object", where),
+                read_field(given, "strict", (bool,), "true or false", where),
+                read_field(given, "description", (str,), "a string", where),
             )
     if given:
         raise InvalidInput("text.format.type must be text, json_object or json_schema", field="text.format.type")

@@ -13,58 +13,62 @@ from moonshim.engine.request.tools.tool_names import ToolNames
 from moonshim.engine.values.conversation import Change, Message, Part, ToolCall, ToolResult
 from moonshim.engine.wire.json_codec import decode_object
 
-__all__ = ["Mend", "condition_calls"]
+__all__ = ["MendArguments", "adapt_calls"]
 
-Mend: TypeAlias = Callable[[str], str | None]
+MendArguments: TypeAlias = Callable[[str], str | None]
 """Arguments that are not a JSON object -> repaired arguments, or None when they cannot be repaired."""
 
 _EMPTY: Final = "{}"
 
 
-def condition_calls(
-    messages: list[LocatedMessage], names: ToolNames, declared: Iterable[str], mend: Mend | None, changes: list[Change]
+def adapt_calls(
+    messages: list[LocatedMessage],
+    names: ToolNames,
+    declared: Iterable[str],
+    mend: MendArguments | None,
+    changes: list[Change],
 ) -> list[LocatedMessage]:
     """Rename calls and results, and repair arguments that hosts refuse. Valid arguments stay unchanged, byte for
     byte.
 
     The new name of a declared tool was already reported with its declaration.
     """
-    adapter = _Calls(names, mend, changes)
-    adapter.told.update(declared)
-    return [one.as_message(adapter.made(one.message, one.place)) for one in messages]
+    adapter = _CallAdapter(names, mend, changes)
+    adapter.reported.update(declared)
+    return [located.with_message(adapter.adapt_message(located.message, located.place)) for located in messages]
 
 
-class _Calls:
-    def __init__(self, names: ToolNames, mend: Mend | None, changes: list[Change]) -> None:
+class _CallAdapter:
+    def __init__(self, names: ToolNames, mend: MendArguments | None, changes: list[Change]) -> None:
         self._names, self._mend, self._changes = names, mend, changes
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
 
-    def made(self, message: Message, place: str | None) -> Message:
-        parts = tuple(self._part(part, place) for part in message.parts)
-        if all(one is other for one, other in zip(parts, message.parts, strict=True)):
+    def adapt_message(self, message: Message, place: str | None) -> Message:
+        parts = tuple(self._adapt_part(part, place) for part in message.parts)
+        if all(located is other for located, other in zip(parts, message.parts, strict=True)):
             return message
         if message.role == "tool":
             # The name stored with the message is the old one.
             message = without_result_name(message)
         return replace(message, parts=parts)
 
-    def _part(self, part: Part, place: str | None) -> Part:
+    def _adapt_part(self, part: Part, place: str | None) -> Part:
         match part:
             case ToolCall():
-                name, arguments = self._name(part.name, place), self._arguments(part, place)
+                name, arguments = self._host_name(part.name, place), self._arguments(part, place)
                 same = name == part.name and arguments == part.arguments
                 return part if same else replace(part, name=name, arguments=arguments)
             case ToolResult(name=str(old)):
-                name = self._name(old, place)
+                name = self._host_name(old, place)
                 return part if name == old else replace(part, name=name)
         return part
 
-    def _name(self, name: str, place: str | None) -> str:
-        known = self._names.of(name)
-        if known != name and name not in self.told:
-            self.told.add(name)
-            self._changes.append(Change("tool_name", f"calls of {name!r} are calls of {known!r} here", place))
-        return known
+    def _host_name(self, name: str, place: str | None) -> str:
+        host_name = self._names.resolve(name)
+        if host_name != name and name not in self.reported:
+            self.reported.add(name)
+            self._changes.append(Change("tool_name", f"calls of {name!r} are calls of {host_name!r} here", place))
+        return host_name
 
     def _arguments(self, call: ToolCall, place: str | None) -> str:
         if decode_object(call.arguments.encode("utf-8", "surrogatepass")) is not None:
@@ -72,11 +76,13 @@ class _Calls:
         mended = None if self._mend is None else self._mend(call.arguments)
         if mended is None or decode_object(mended.encode("utf-8", "surrogatepass")) is None:
             mended = _EMPTY
-        shown = call.arguments if len(call.arguments) <= 40 else call.arguments[:40] + "…"
-        became = "{}" if mended == _EMPTY else "mended"
+        excerpt = call.arguments if len(call.arguments) <= 40 else call.arguments[:40] + "…"
+        outcome = "{}" if mended == _EMPTY else "mended"
         self._changes.append(
             Change(
-                "arguments", f"the arguments of {call.name} are no JSON object, and became {became}: {shown!r}", place
+                "arguments",
+                f"the arguments of {call.name} are no JSON object, and became {outcome}: {excerpt!r}",
+                place,
             )
         )
         return mended

@@ -12,29 +12,29 @@ from moonshim.engine.dialects.openai_chat.extras import (
 from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, ToolCall
 
-__all__ = ["condition_shapes", "may_go_on"]
+__all__ = ["adapt_chat_fields", "can_continue"]
 
 
-def condition_shapes(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
+def adapt_chat_fields(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """Fix message fields that some hosts refuse; the parts stay unchanged."""
     out = list[LocatedMessage]()
-    for number, one in enumerate(messages):
-        if is_plain(one.message):
-            out.append(one)
+    for number, located in enumerate(messages):
+        if is_plain(located.message):
+            out.append(located)
             continue
-        message, unread = without_unread_calls(one.message)
+        message, unread = without_unread_calls(located.message)
         if unread:
             # It holds no readable call: it is empty, or the message is not the assistant's.
-            changes.append(Change("calls_shape", "tool_calls without a call in it: left out", one.place))
-        if is_partial(message) and not may_go_on(message, last=number == len(messages) - 1):
-            changes.append(Change("partial", "only the last message, without calls, can be continued", one.place))
+            changes.append(Change("calls_shape", "tool_calls without a call in it: left out", located.place))
+        if is_partial(message) and not can_continue(message, last=number == len(messages) - 1):
+            changes.append(Change("partial", "only the last message, without calls, can be continued", located.place))
             message = without_partial(message)
-        message, wrong = with_plain_calls(message)
-        changes += [Change("calls_shape", detail, one.place) for detail in wrong]
-        out.append(one.as_message(message))
+        message, problems = with_plain_calls(message)
+        changes += [Change("calls_shape", detail, located.place) for detail in problems]
+        out.append(located.with_message(message))
     return out
 
 
-def may_go_on(message: Message, *, last: bool) -> bool:
+def can_continue(message: Message, *, last: bool) -> bool:
     """Whether the model can be asked to continue this message."""
     return last and message.role == "assistant" and not any(isinstance(part, ToolCall) for part in message.parts)

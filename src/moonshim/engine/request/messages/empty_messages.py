@@ -12,7 +12,7 @@ from moonshim.engine.dialects.openai_chat import extras as chat_extras
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.located import LocatedMessage
-from moonshim.engine.request.messages.chat_shapes import may_go_on
+from moonshim.engine.request.messages.chat_shapes import can_continue
 from moonshim.engine.values.conversation import (
     Change,
     Media,
@@ -25,9 +25,9 @@ from moonshim.engine.values.conversation import (
     ToolResult,
 )
 
-__all__ = ["NOTHING", "drop_empty", "join_roles", "join_turns"]
+__all__ = ["EMPTY_MESSAGE", "drop_empty", "merge_assistant_messages", "merge_user_messages"]
 
-NOTHING: Final = "[empty message]"
+EMPTY_MESSAGE: Final = "[empty message]"
 
 
 def drop_empty(messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
@@ -35,45 +35,47 @@ def drop_empty(messages: list[LocatedMessage], profile: HostProfile, changes: li
 
     The content of a tool result may be empty, and so may a message that the model continues.
     """
-    out, begun = list[LocatedMessage](), False
-    for number, one in enumerate(messages):
-        if one.message.is_one_text and chat_extras.is_plain(one.message):
-            begun = begun or one.message.role != "system"
-            out.append(one)
+    out, started = list[LocatedMessage](), False
+    for number, located in enumerate(messages):
+        if located.message.is_one_text and chat_extras.is_plain(located.message):
+            started = started or located.message.role != "system"
+            out.append(located)
             continue
         last = number == len(messages) - 1
-        goes_on = _goes_on(one.message, last=last)
-        if not goes_on and _is_empty(one.message, profile):
-            if profile.merges_roles and begun and _stands_between(out[-1].message, one.message, last=last):
+        must_stay = _must_stay(located.message, last=last)
+        if not must_stay and _is_empty(located.message, profile):
+            if profile.merges_roles and started and _separates_turns(out[-1].message, located.message, last=last):
                 # Without it two turns would be merged, which changes what was already sent.
-                role: Role = "assistant" if one.message.role == "assistant" else "user"
-                changes.append(Change("empty_message", "a turn that says nothing stays, and says that", one.place))
-                out.append(one.as_message(Message(role, (Text(NOTHING),))))
+                role: Role = "assistant" if located.message.role == "assistant" else "user"
+                changes.append(Change("empty_message", "a turn that says nothing stays, and says that", located.place))
+                out.append(located.with_message(Message(role, (Text(EMPTY_MESSAGE),))))
                 continue
             changes.append(
-                Change("empty_message", f"a message of role {one.message.role} says nothing: left out", one.place)
+                Change(
+                    "empty_message", f"a message of role {located.message.role} says nothing: left out", located.place
+                )
             )
             continue
-        message = one.message
+        message = located.message
         if profile.dialect == chat_extras.DIALECT and profile.generation != "other" and chat_extras.is_refusal(message):
-            changes.append(Change("refusal", "a refusal is sent as content: Kimi reads no other", one.place))
+            changes.append(Change("refusal", "a refusal is sent as content: Kimi reads no other", located.place))
             message = chat_extras.say_refusal(message)
-        if not goes_on and _drops_text(message, profile):
-            full = _with_full_results(chat_extras.keep_parts(message, lambda part: part != Text("")), profile)
+        if not must_stay and _drops_text(message, profile):
+            full = _drop_empty_result_text(chat_extras.keep_parts(message, lambda part: part != Text("")), profile)
             if full is not message:
                 message = full
-                changes.append(Change("empty_text", "empty text is left out: the host refuses it", one.place))
-        begun = begun or message.role != "system"
-        out.append(one.as_message(message))
+                changes.append(Change("empty_text", "empty text is left out: the host refuses it", located.place))
+        started = started or message.role != "system"
+        out.append(located.with_message(message))
     return out
 
 
-def _stands_between(before: Message, message: Message, *, last: bool) -> bool:
+def _separates_turns(before: Message, message: Message, *, last: bool) -> bool:
     """Whether the message separates two turns. The model would continue an assistant message at the end."""
     return before.role != "assistant" and not last if message.role == "assistant" else before.role == "assistant"
 
 
-def _says(part: Part) -> bool:
+def _has_content(part: Part) -> bool:
     match part:
         case Text(text=text):
             return bool(text)
@@ -83,15 +85,15 @@ def _says(part: Part) -> bool:
             return True
 
 
-def _goes_on(message: Message, *, last: bool) -> bool:
+def _must_stay(message: Message, *, last: bool) -> bool:
     """Whether a message without content still matters: the model continues it, or it declares tools."""
     return bool(chat_extras.declared_tools(message)) or (
-        chat_extras.is_partial(message) and may_go_on(message, last=last)
+        chat_extras.is_partial(message) and can_continue(message, last=last)
     )
 
 
 def _is_empty(message: Message, profile: HostProfile) -> bool:
-    return not any(map(_says, message.parts)) and not dialect_named(profile.dialect).holds_unknown(message)
+    return not any(map(_has_content, message.parts)) and not dialect_named(profile.dialect).holds_unknown(message)
 
 
 def _drops_text(message: Message, profile: HostProfile) -> bool:
@@ -99,10 +101,10 @@ def _drops_text(message: Message, profile: HostProfile) -> bool:
     return profile.drops_empty_text or (calling and profile.empty_content == "omit")
 
 
-def _with_full_results(message: Message, profile: HostProfile) -> Message:
+def _drop_empty_result_text(message: Message, profile: HostProfile) -> Message:
     """Remove empty text from results that are lists; an empty result becomes an empty string."""
     parts = list[Part]()
-    blocks = profile.dialect == messages_extras.DIALECT and messages_extras.came_with_listed_results(message)
+    blocks = profile.dialect == messages_extras.DIALECT and messages_extras.has_listed_results(message)
     # Messages writes a result without parts as an empty string, and an unchanged one as received.
     nothing = () if blocks else (Text(""),)
     for part in message.parts:
@@ -122,80 +124,82 @@ class _Turn:
 
     __slots__ = ("members", "thinks")
 
-    def __init__(self, one: LocatedMessage) -> None:
-        self.members = [one]
-        self.thinks = _is_silent(one.message) and _has_thoughts(one.message)
+    def __init__(self, located: LocatedMessage) -> None:
+        self.members = [located]
+        self.thinks = _has_no_content(located.message) and _has_reasoning(located.message)
         """Whether there has been only reasoning so far."""
 
-    def add(self, one: LocatedMessage) -> None:
-        self.thinks = _is_silent(one.message) and (self.thinks or _has_thoughts(one.message))
-        self.members.append(one)
+    def add(self, located: LocatedMessage) -> None:
+        self.thinks = _has_no_content(located.message) and (self.thinks or _has_reasoning(located.message))
+        self.members.append(located)
 
-    def joined(self) -> LocatedMessage:
+    def merge(self) -> LocatedMessage:
         """The last message with the parts of those before it, at the place of the first."""
         first, last = self.members[0], self.members[-1]
         if len(self.members) == 1:
             return first
-        before = (part for one in self.members[:-1] for part in one.message.parts if part != Text(""))
+        before = (part for located in self.members[:-1] for part in located.message.parts if part != Text(""))
         return replace(first, message=replace(last.message, parts=(*before, *last.message.parts)))
 
 
-def join_turns(messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
+def merge_assistant_messages(
+    messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]
+) -> list[LocatedMessage]:
     """Merge consecutive assistant messages: all of them where the host requires alternating roles, elsewhere only
     messages that hold nothing but reasoning, which belongs to what follows. Linear time."""
-    if not any(_joins(one.message, other.message, profile) for one, other in pairwise(messages)):
+    if not any(_are_merged(located.message, other.message, profile) for located, other in pairwise(messages)):
         return messages
     turns = list[_Turn]()
-    for one in messages:
+    for located in messages:
         before = turns[-1] if turns else None
         if (
             before is not None
-            and before.members[-1].message.role == one.message.role == "assistant"
+            and before.members[-1].message.role == located.message.role == "assistant"
             and (profile.merges_roles or before.thinks)
         ):
-            changes.append(Change("turn_joined", "two assistant messages in a row are sent as one", one.place))
-            before.add(one)
+            changes.append(Change("turn_joined", "two assistant messages in a row are sent as one", located.place))
+            before.add(located)
         else:
-            turns.append(_Turn(one))
-    return [turn.joined() for turn in turns]
+            turns.append(_Turn(located))
+    return [turn.merge() for turn in turns]
 
 
-def _joins(before: Message, message: Message, profile: HostProfile) -> bool:
+def _are_merged(before: Message, message: Message, profile: HostProfile) -> bool:
     """Whether two consecutive messages are merged."""
     if not before.role == message.role == "assistant":
         return False
-    return profile.merges_roles or (not before.is_one_text and _is_silent(before) and _has_thoughts(before))
+    return profile.merges_roles or (not before.is_one_text and _has_no_content(before) and _has_reasoning(before))
 
 
-def _is_silent(message: Message) -> bool:
-    return not any(map(_says, message.parts)) and not chat_extras.holds_unknown(message)
+def _has_no_content(message: Message) -> bool:
+    return not any(map(_has_content, message.parts)) and not chat_extras.holds_unknown(message)
 
 
-def _has_thoughts(message: Message) -> bool:
+def _has_reasoning(message: Message) -> bool:
     return any(isinstance(part, Reasoning) for part in message.parts)
 
 
-def join_roles(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
+def merge_user_messages(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """Mark consecutive user messages and results as one message, for hosts that require alternating roles.
 
     Results come before other content of the same user message.
     """
     out, apart = list[LocatedMessage](), False
-    for one in messages:
-        message = one.message
-        if apart and message.role in _USERS and messages_extras.came_apart(message):
-            changes.append(Change("turn_joined", "two user messages in a row are sent as one", one.place))
-            message = messages_extras.joined(message)
+    for located in messages:
+        message = located.message
+        if apart and message.role in _USERS and messages_extras.stays_separate(message):
+            changes.append(Change("turn_joined", "two user messages in a row are sent as one", located.place))
+            message = messages_extras.mark_merged(message)
         elif (
-            messages_extras.more_follows(message)
+            messages_extras.has_second_half(message)
             and (ordered := messages_extras.with_results_first(message)) is not message
         ):
-            changes.append(Change("result_moved", "results stand before what the user says beside them", one.place))
+            changes.append(Change("result_moved", "results stand before what the user says beside them", located.place))
             message = ordered
-        elif out and messages_extras.is_second_half(message) and messages_extras.more_follows(out[-1].message):
+        elif out and messages_extras.is_second_half(message) and messages_extras.has_second_half(out[-1].message):
             message = messages_extras.with_results_first(message)
-        apart = message.role in _USERS and (apart or messages_extras.came(one.message))
-        out.append(one.as_message(message))
+        apart = message.role in _USERS and (apart or messages_extras.is_received(located.message))
+        out.append(located.with_message(message))
     return out
 
 

@@ -39,7 +39,7 @@ from moonshim.engine.values.conversation import Change, Message, Part, ToolCall,
 from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.values.tool_calls import CallSeen
 
-__all__ = ["condition_ids", "policy_of"]
+__all__ = ["assign_ids", "policy_of"]
 
 # LiteLLM stores Gemini's thought signature in the id, and Gemini refuses a call without it.
 _STANDARD: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{STANDARD_LIMIT}}}|.*__thought__.*", re.DOTALL)
@@ -60,50 +60,50 @@ def policy_of(options: KimiOptions, profile: HostProfile, model: str) -> History
     return options.id_policy if options.repair_on_mismatch else "keep"
 
 
-def condition_ids(
+def assign_ids(
     messages: list[LocatedMessage], policy: HistoryIds, changes: list[Change], *, prefix: str = "functions"
 ) -> list[LocatedMessage]:
     """Assign ids to calls and results; `prefix` applies to the `k2` policy."""
-    pairing = pair(one.message for one in messages)
-    calls = _calls(pairing)
+    pairing = pair(located.message for located in messages)
+    calls = _calls_by_slot(pairing)
     ids = _from_position(calls, prefix) if policy == "k2" else _ASSIGN[policy](calls)
     at = {(seen.position, seen.place): ids[slot] for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True)}
     if not at:
         return messages
-    return [one.as_message(_named(one, position, at, changes)) for position, one in enumerate(messages)]
+    return [located.with_message(_set_ids(located, position, at, changes)) for position, located in enumerate(messages)]
 
 
-def _calls(pairing: Pairing) -> list[ToolCall]:
+def _calls_by_slot(pairing: Pairing) -> list[ToolCall]:
     """The call of each slot; a result without its call stands in for one."""
-    found: dict[int, ToolCall] = {}
+    calls: dict[int, ToolCall] = {}
     for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
-        if slot not in found:
+        if slot not in calls:
             value = seen.value
             if isinstance(seen, CallSeen):
-                found[slot] = value
+                calls[slot] = value
             else:
-                found[slot] = ToolCall(value.call_id, value.name or "", "", value.wire_id)
-    return list(found.values())
+                calls[slot] = ToolCall(value.call_id, value.name or "", "", value.wire_id)
+    return list(calls.values())
 
 
-def _named(one: LocatedMessage, position: int, at: dict[tuple[int, int], str], changes: list[Change]) -> Message:
-    parts, told = list[Part](), list[str]()
-    for place, part in enumerate(one.message.parts):
+def _set_ids(located: LocatedMessage, position: int, at: dict[tuple[int, int], str], changes: list[Change]) -> Message:
+    parts, renamed = list[Part](), list[str]()
+    for place, part in enumerate(located.message.parts):
         wire_id = at.get((position, place))
         if isinstance(part, (ToolCall, ToolResult)) and wire_id is not None and part.wire_id != wire_id:
             if isinstance(part, ToolCall):
-                told.append(f"{part.wire_id} -> {wire_id}" if part.wire_id else f"none -> {wire_id}")
+                renamed.append(f"{part.wire_id} -> {wire_id}" if part.wire_id else f"none -> {wire_id}")
             parts.append(replace(part, wire_id=wire_id))
         else:
             parts.append(part)
-    if told:
-        changes.append(Change("history_id", f"identifiers as the host wants them: {', '.join(told)}", one.place))
-    if all(new is old for new, old in zip(parts, one.message.parts, strict=True)):
-        return one.message
-    return replace(one.message, parts=tuple(parts))
+    if renamed:
+        changes.append(Change("history_id", f"identifiers as the host wants them: {', '.join(renamed)}", located.place))
+    if all(new is old for new, old in zip(parts, located.message.parts, strict=True)):
+        return located.message
+    return replace(located.message, parts=tuple(parts))
 
 
-def _came(call: ToolCall) -> str:
+def _received_id(call: ToolCall) -> str:
     return call.wire_id or standard_id(call.id)
 
 
@@ -111,7 +111,7 @@ def _from_position(calls: list[ToolCall], prefix: str) -> list[str]:
     return [k2_id(call.name, number, prefix) for number, call in enumerate(calls)]
 
 
-def _as_they_came(calls: list[ToolCall]) -> list[str]:
+def _keep_received(calls: list[ToolCall]) -> list[str]:
     ids, out = Distinct(), list[str]()
     for call in calls:
         if call.wire_id:
@@ -122,7 +122,7 @@ def _as_they_came(calls: list[ToolCall]) -> list[str]:
     return out
 
 
-def _distinct(spell: Callable[[ToolCall, str], str]) -> Callable[[list[ToolCall]], list[str]]:
+def _make_distinct(spell: Callable[[ToolCall, str], str]) -> Callable[[list[ToolCall]], list[str]]:
     def assign(calls: list[ToolCall]) -> list[str]:
         ids = Distinct()
         return [ids.take(partial(spell, call)) for call in calls]
@@ -130,33 +130,33 @@ def _distinct(spell: Callable[[ToolCall, str], str]) -> Callable[[list[ToolCall]
     return assign
 
 
-def _marked(call: ToolCall, mark: str) -> str:
-    return _came(call) + mark
+def _append_suffix(call: ToolCall, suffix: str) -> str:
+    return _received_id(call) + suffix
 
 
-def _legal(legal: re.Pattern[str], spell: Callable[[str, str], str]) -> Callable[[list[ToolCall]], list[str]]:
+def _keep_legal(legal: re.Pattern[str], spell: Callable[[str, str], str]) -> Callable[[list[ToolCall]], list[str]]:
     """Keep the received id where it is legal, otherwise generate one."""
 
-    def one(call: ToolCall, mark: str) -> str:
-        marked = call.wire_id + mark if call.wire_id else ""
-        return marked if legal.fullmatch(marked) else spell(call.wire_id or call.id, mark)
+    def spell_call(call: ToolCall, suffix: str) -> str:
+        marked = call.wire_id + suffix if call.wire_id else ""
+        return marked if legal.fullmatch(marked) else spell(call.wire_id or call.id, suffix)
 
-    return _distinct(one)
+    return _make_distinct(spell_call)
 
 
-def _readable(calls: list[ToolCall]) -> list[str]:
+def _readable_ids(calls: list[ToolCall]) -> list[str]:
     ids = (f"functions_{call.name}_{number}" for number, call in enumerate(calls))
-    return [one if _ANTHROPIC.fullmatch(one) else anthropic_id(one) for one in ids]
+    return [readable if _ANTHROPIC.fullmatch(readable) else anthropic_id(readable) for readable in ids]
 
 
 _SPELLINGS: Final[dict[HistoryIds, Callable[[list[ToolCall]], list[str]]]] = {
-    "standard": _legal(_STANDARD, standard_id),
-    "anthropic": _legal(_ANTHROPIC, anthropic_id),
-    "mistral": _legal(_MISTRAL, mistral_id),
-    "k2_messages": _readable,
+    "standard": _keep_legal(_STANDARD, standard_id),
+    "anthropic": _keep_legal(_ANTHROPIC, anthropic_id),
+    "mistral": _keep_legal(_MISTRAL, mistral_id),
+    "k2_messages": _readable_ids,
 }
 _ASSIGN: Final[dict[HistoryIds, Callable[[list[ToolCall]], list[str]]]] = {
-    "unique": _distinct(_marked),
-    "keep": _as_they_came,
+    "unique": _make_distinct(_append_suffix),
+    "keep": _keep_received,
     **_SPELLINGS,
 }

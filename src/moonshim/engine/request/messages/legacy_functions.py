@@ -19,37 +19,39 @@ from moonshim.engine.ids.spelling import CANONICAL
 from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Request, Text, ToolCall, ToolResult
 
-__all__ = ["condition_functions", "declare_functions"]
+__all__ = ["convert_function_fields", "convert_function_messages"]
 
 
-def condition_functions(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
+def convert_function_messages(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """Convert messages of the old protocol; all others stay unchanged."""
     waiting, out = dict[str, str](), list[LocatedMessage]()
-    for number, one in enumerate(messages):
-        if one.message.role == "assistant" and has_legacy_call(one.message):
-            out.append(one.as_message(_calling(one, number, waiting, changes)))
-        elif is_legacy_result(one.message):
-            name = legacy_result_name(one.message)
-            said = tuple(part for part in one.message.parts if isinstance(part, Text))
-            result = ToolResult(waiting.pop(name or "", f"{CANONICAL}function_{number}"), name, said or (Text(""),))
-            changes.append(Change("function_call", "a message of role function is said as a tool result", one.place))
-            out.append(one.as_message(Message("tool", (result,))))
+    for number, located in enumerate(messages):
+        if located.message.role == "assistant" and has_legacy_call(located.message):
+            out.append(located.with_message(_convert_call(located, number, waiting, changes)))
+        elif is_legacy_result(located.message):
+            name = legacy_result_name(located.message)
+            texts = tuple(part for part in located.message.parts if isinstance(part, Text))
+            result = ToolResult(waiting.pop(name or "", f"{CANONICAL}function_{number}"), name, texts or (Text(""),))
+            changes.append(
+                Change("function_call", "a message of role function is said as a tool result", located.place)
+            )
+            out.append(located.with_message(Message("tool", (result,))))
         else:
-            out.append(one)
+            out.append(located)
     return out
 
 
-def declare_functions(request: Request) -> tuple[Request, list[Change]]:
+def convert_function_fields(request: Request) -> tuple[Request, list[Change]]:
     """Convert the body fields `functions` and `function_call` to `tools` and `tool_choice`."""
     request, old = without_legacy_fields(request)
     return request, [Change("function_call", f"{name} is said as hosts of today take it", name) for name in old]
 
 
-def _calling(one: LocatedMessage, number: int, waiting: dict[str, str], changes: list[Change]) -> Message:
-    message, called = take_legacy_call(one.message)
-    if called is None or any(isinstance(part, ToolCall) for part in message.parts):
+def _convert_call(located: LocatedMessage, number: int, waiting: dict[str, str], changes: list[Change]) -> Message:
+    message, legacy_call = take_legacy_call(located.message)
+    if legacy_call is None or any(isinstance(part, ToolCall) for part in message.parts):
         return message
-    call = ToolCall(f"{CANONICAL}function_call_{number}", called.name, called.arguments)
+    call = ToolCall(f"{CANONICAL}function_call_{number}", legacy_call.name, legacy_call.arguments)
     waiting[call.name] = call.id
-    changes.append(Change("function_call", f"the function_call of {call.name} is said as a tool call", one.place))
+    changes.append(Change("function_call", f"the function_call of {call.name} is said as a tool call", located.place))
     return replace(message, parts=(*message.parts, call))

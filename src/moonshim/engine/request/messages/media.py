@@ -14,7 +14,7 @@ from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Media, Message, Part, Text, ToolResult
 from moonshim.errors import CannotExpress
 
-__all__ = ["condition_media", "move_media"]
+__all__ = ["adapt_media", "move_media"]
 
 _TEXTUAL: Final = re.compile(
     r"(?:text/[^;]*|application/(?:json|xml|yaml|x-yaml|toml|javascript|x-ndjson|[^;]*\+(?:json|xml)))(?:;.*)?",
@@ -22,21 +22,21 @@ _TEXTUAL: Final = re.compile(
 )
 
 
-def condition_media(
-    messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]
-) -> list[LocatedMessage]:
+def adapt_media(messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
     """Send text documents as text where the host accepts no files.
 
     Raises `CannotExpress` for current media that the model cannot read. Media from earlier turns, shown to another
     model, are replaced by a note: a conversation must be able to continue after a change of model.
     """
     adapter = _MediaAdapter(profile, changes)
-    answered = max((number for number, one in enumerate(messages) if one.message.role == "assistant"), default=-1)
+    answered = max(
+        (number for number, located in enumerate(messages) if located.message.role == "assistant"), default=-1
+    )
     return [
-        one.as_message(adapter.seen(one, old=number < answered))
-        if any(isinstance(part, (Media, ToolResult)) for part in one.message.parts)
-        else one
-        for number, one in enumerate(messages)
+        located.with_message(adapter.adapt_message(located, old=number < answered))
+        if any(isinstance(part, (Media, ToolResult)) for part in located.message.parts)
+        else located
+        for number, located in enumerate(messages)
     ]
 
 
@@ -45,25 +45,25 @@ class _MediaAdapter:
         self._profile, self._changes = profile, changes
         self._old = False
 
-    def seen(self, one: LocatedMessage, *, old: bool) -> Message:
+    def adapt_message(self, located: LocatedMessage, *, old: bool) -> Message:
         self._old = old
-        parts = tuple(self._part(part, one.place) for part in one.message.parts)
-        if all(new is old for new, old in zip(parts, one.message.parts, strict=True)):
-            return one.message
-        return replace(one.message, parts=parts)
+        parts = tuple(self._adapt_part(part, located.place) for part in located.message.parts)
+        if all(new is old for new, old in zip(parts, located.message.parts, strict=True)):
+            return located.message
+        return replace(located.message, parts=parts)
 
-    def _part(self, part: Part, place: str | None) -> Part:
+    def _adapt_part(self, part: Part, place: str | None) -> Part:
         if isinstance(part, Media):
-            return self._shown(part, place)
+            return self._adapt_media(part, place)
         if isinstance(part, ToolResult) and any(isinstance(inner, Media) for inner in part.parts):
-            inner = tuple(self._shown(p, place) if isinstance(p, Media) else p for p in part.parts)
+            inner = tuple(self._adapt_media(p, place) if isinstance(p, Media) else p for p in part.parts)
             return part if inner == part.parts else replace(part, parts=inner)
         return part
 
-    def _shown(self, media: Media, place: str | None) -> Text | Media:
+    def _adapt_media(self, media: Media, place: str | None) -> Text | Media:
         if media.kind in self._profile.media:
             return media
-        text = _text_of(media)
+        text = _document_text(media)
         if text is None:
             what = "a document that is not text" if media.kind == "file" else f"{_ARTICLES[media.kind]} {media.kind}"
             if self._old:
@@ -81,7 +81,7 @@ class _MediaAdapter:
 _ARTICLES: Final = {"image": "an", "audio": "an", "video": "a", "file": "a"}
 
 
-def _text_of(media: Media) -> str | None:
+def _document_text(media: Media) -> str | None:
     """The content of a text document, None for anything else."""
     if media.kind != "file" or media.data is None or _TEXTUAL.fullmatch(media.media_type or "") is None:
         return None
@@ -99,45 +99,47 @@ def move_media(messages: list[LocatedMessage], changes: list[Change], *, results
     after it.
     """
     out, waiting = list[LocatedMessage](), list[Part]()
-    for number, one in enumerate(messages):
-        if not waiting and one.message.is_one_text:
-            out.append(one)
+    for number, located in enumerate(messages):
+        if not waiting and located.message.is_one_text:
+            out.append(located)
             continue
         parts = list[Part]()
-        for part in one.message.parts:
+        for part in located.message.parts:
             if isinstance(part, ToolResult):
-                part = _pointing(part, waiting) if results else part
-            elif isinstance(part, Media) and one.message.role in _BLIND:
-                part = _pointer(part, _BLIND[one.message.role], waiting)
-            elif waiting and one.message.role not in _BLIND:
+                part = _extract_media(part, waiting) if results else part
+            elif isinstance(part, Media) and located.message.role in _MEDIA_OWNERS:
+                part = _add_pointer(part, _MEDIA_OWNERS[located.message.role], waiting)
+            elif waiting and located.message.role not in _MEDIA_OWNERS:
                 # Results and other content in one message: media of the results go between them.
                 parts += waiting
                 waiting = []
             parts.append(part)
-        if not all(new is old for new, old in zip(parts, one.message.parts, strict=False)):
-            changes.append(Change("media_moved", "media may not stand here: they are in the next message", one.place))
-            one = one.saying(*parts)
-        out.append(one)
-        behind = messages[number + 1].message.parts if number + 1 < len(messages) else ()
-        if waiting and not any(isinstance(part, ToolResult) for part in behind):
-            out.append(LocatedMessage(Message("user", tuple(waiting)), one.turn, one.place))
+        if not all(new is old for new, old in zip(parts, located.message.parts, strict=False)):
+            changes.append(
+                Change("media_moved", "media may not stand here: they are in the next message", located.place)
+            )
+            located = located.with_parts(*parts)
+        out.append(located)
+        next_parts = messages[number + 1].message.parts if number + 1 < len(messages) else ()
+        if waiting and not any(isinstance(part, ToolResult) for part in next_parts):
+            out.append(LocatedMessage(Message("user", tuple(waiting)), located.turn, located.place))
             waiting = []
     return out
 
 
-_BLIND: Final = {"assistant": "the assistant", "system": "the system prompt"}
+_MEDIA_OWNERS: Final = {"assistant": "the assistant", "system": "the system prompt"}
 
 
-def _pointing(result: ToolResult, waiting: list[Part]) -> ToolResult:
+def _extract_media(result: ToolResult, waiting: list[Part]) -> ToolResult:
     """Replace media in the result with pointers and append the media to `waiting`."""
     if not any(isinstance(part, Media) for part in result.parts):
         return result
     whose = f"the result of tool {result.name}" if result.name else "the result"
-    parts = (_pointer(part, whose, waiting) if isinstance(part, Media) else part for part in result.parts)
+    parts = (_add_pointer(part, whose, waiting) if isinstance(part, Media) else part for part in result.parts)
     return replace(result, parts=tuple(parts))
 
 
-def _pointer(media: Media, whose: str, waiting: list[Part]) -> Text:
+def _add_pointer(media: Media, whose: str, waiting: list[Part]) -> Text:
     number = len(waiting) // 2 + 1
     waiting += (Text(f"[{media.kind} {number}: from {whose}]"), media)
     return Text(f"[{media.kind} {number}: see the next message]")

@@ -18,37 +18,39 @@ from moonshim.engine.request.located import ChangeCounter, LocatedMessage
 from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Request, Text, ToolCall
 
-__all__ = ["condition_reasoning", "put_back"]
+__all__ = ["adapt_reasoning", "restore_reasoning"]
 
 _REDACTED: Final = "redacted_thinking"
 _ROUTED: Final = "reasoning."
 """Type prefix of OpenRouter's entries, which carry an index."""
 _TOKENS: Final = ("signature", "encrypted", "encrypted_content", "data")
-_GROWING: Final = ("text", "summary", "encrypted", "data")
+_STREAMED_FIELDS: Final = ("text", "summary", "encrypted", "data")
 
 
-def put_back(request: Request, profile: HostProfile, recalled: Mapping[int, Reasoning]) -> tuple[Request, list[Change]]:
+def restore_reasoning(
+    request: Request, profile: HostProfile, recalled: Mapping[int, Reasoning]
+) -> tuple[Request, list[Change]]:
     """Insert cached reasoning into its message, as if the client had sent it, where the host accepts it.
 
     Reasoning from the client takes precedence, unless the host cannot use it.
     """
-    messages, adapter, tally = list(request.messages), _ReasoningAdapter(profile), ChangeCounter()
+    messages, adapter, counter = list(request.messages), _ReasoningAdapter(profile), ChangeCounter()
     for index in sorted(recalled):
         message = messages[index] if 0 <= index < len(messages) else None
-        if message is None or not _wants(message, profile) or adapter.heard(message):
+        if message is None or not _accepts_reasoning(message, profile) or adapter.has_usable_reasoning(message):
             continue
         before = messages[index - 1] if index else message
-        if _only_thinks(before) and adapter.heard(before):
+        if _is_reasoning_only(before) and adapter.has_usable_reasoning(before):
             continue  # A reasoning-only message is merged with the next one.
-        said = (part for part in message.parts if not isinstance(part, Reasoning))
-        messages[index] = replace(message, parts=(recalled[index], *said))
+        others = (part for part in message.parts if not isinstance(part, Reasoning))
+        messages[index] = replace(message, parts=(recalled[index], *others))
         place = request.locations[index] if index < len(request.locations) else None
-        tally.add("reasoning_recalled", "the client has lost the reasoning: put back from memory", place)
-    changes = list(tally.changes())
+        counter.add("reasoning_recalled", "the client has lost the reasoning: put back from memory", place)
+    changes = list(counter.changes())
     return (replace(request, messages=tuple(messages)), changes) if changes else (request, [])
 
 
-def _wants(message: Message, profile: HostProfile) -> bool:
+def _accepts_reasoning(message: Message, profile: HostProfile) -> bool:
     """Whether the host accepts reasoning with this message."""
     # In the 2023 protocol a call is a field.
     calling = any(isinstance(part, ToolCall) for part in message.parts) or has_legacy_call(message)
@@ -56,18 +58,21 @@ def _wants(message: Message, profile: HostProfile) -> bool:
     return message.role == "assistant" and profile.reasoning_in is not None and keeps
 
 
-def _only_thinks(message: Message) -> bool:
-    said = (part for part in message.parts if not isinstance(part, Reasoning))
-    return message.role == "assistant" and all(part == Text("") for part in said)
+def _is_reasoning_only(message: Message) -> bool:
+    others = (part for part in message.parts if not isinstance(part, Reasoning))
+    return message.role == "assistant" and all(part == Text("") for part in others)
 
 
-def condition_reasoning(
+def adapt_reasoning(
     messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]
 ) -> list[LocatedMessage]:
     """Adapt the reasoning of each message, independently of the others."""
     adapter = _ReasoningAdapter(profile)
-    out = [one.as_message(adapter.made(one)) if one.message.role == "assistant" else one for one in messages]
-    changes.extend(adapter.tally.changes())
+    out = [
+        located.with_message(adapter.adapt_message(located)) if located.message.role == "assistant" else located
+        for located in messages
+    ]
+    changes.extend(adapter.counter.changes())
     return out
 
 
@@ -75,83 +80,87 @@ class _ReasoningAdapter:
     def __init__(self, profile: HostProfile) -> None:
         self._profile = profile
         self._signed = re.compile(profile.signature_pattern or ".*", re.DOTALL)
-        self.tally = ChangeCounter()
+        self.counter = ChangeCounter()
 
-    def made(self, one: LocatedMessage) -> Message:
-        message, profile = one.message, self._profile
+    def adapt_message(self, located: LocatedMessage) -> Message:
+        message, profile = located.message, self._profile
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
         calling = any(isinstance(part, ToolCall) for part in message.parts)
         if profile.reasoning_in is None or profile.keeps_reasoning == "none":
-            return self._dropped(one, "the model takes no reasoning of former turns") if thoughts else message
+            return self._drop(located, "the model takes no reasoning of former turns") if thoughts else message
         if profile.keeps_reasoning == "calls" and not calling:
-            return self._dropped(one, "the model reads no reasoning of messages without calls") if thoughts else message
+            return (
+                self._drop(located, "the model reads no reasoning of messages without calls") if thoughts else message
+            )
         # Reasoning that the host does not accept counts as lost.
-        thoughts = [self.taken(thought, one.place) for thought in self._joined(thoughts, one.place)]
+        thoughts = [self.keep_accepted(reasoning, located.place) for reasoning in self._merge(thoughts, located.place)]
         if profile.signed_reasoning:
-            thoughts = [thought for thought in thoughts if thought.signature or thought.details]
-        if calling and not any(map(_says, thoughts)):
-            thoughts = self._found(one, thoughts)
+            thoughts = [reasoning for reasoning in thoughts if reasoning.signature or reasoning.details]
+        if calling and not any(map(_has_content, thoughts)):
+            thoughts = self._add_placeholder(located, thoughts)
         if not thoughts:
             unsigned = any(isinstance(part, Reasoning) for part in message.parts)
-            return self._dropped(one, "the model takes no reasoning but its own") if unsigned else message
-        named = [self._named(thought, message, one.place) for thought in thoughts]
-        return self._put(message, named, first=calling and profile.lost_reasoning is not None, place=one.place)
+            return self._drop(located, "the model takes no reasoning but its own") if unsigned else message
+        named = [self._set_field(reasoning, message, located.place) for reasoning in thoughts]
+        return self._insert(message, named, first=calling and profile.lost_reasoning is not None, place=located.place)
 
-    def heard(self, message: Message) -> bool:
+    def has_usable_reasoning(self, message: Message) -> bool:
         """Whether a message has reasoning that this host can use."""
-        taken = (self.taken(part, None) for part in message.parts if isinstance(part, Reasoning))
-        return any(thought.text.strip() or thought.signature or thought.details for thought in taken)
+        accepted = (self.keep_accepted(part, None) for part in message.parts if isinstance(part, Reasoning))
+        return any(reasoning.text.strip() or reasoning.signature or reasoning.details for reasoning in accepted)
 
-    def _dropped(self, one: LocatedMessage, why: str) -> Message:
-        self.tally.add("reasoning_dropped", f"{why}: not sent", one.place)
-        return replace(one.message, parts=tuple(p for p in one.message.parts if not isinstance(p, Reasoning)))
+    def _drop(self, located: LocatedMessage, why: str) -> Message:
+        self.counter.add("reasoning_dropped", f"{why}: not sent", located.place)
+        return replace(located.message, parts=tuple(p for p in located.message.parts if not isinstance(p, Reasoning)))
 
-    def _found(self, one: LocatedMessage, thoughts: list[Reasoning]) -> list[Reasoning]:
+    def _add_placeholder(self, located: LocatedMessage, thoughts: list[Reasoning]) -> list[Reasoning]:
         """The reasoning before these calls is lost: use the host's placeholder."""
         lost = self._profile.lost_reasoning
         if lost is None or (thoughts and (thoughts[0].text == lost or not lost)):
             return thoughts
         shown = {"": "an empty text", " ": "a blank"}[lost]
-        self.tally.add("reasoning_lost", f"the host wants reasoning beside calls, and it is lost: {shown}", one.place)
+        self.counter.add(
+            "reasoning_lost", f"the host wants reasoning beside calls, and it is lost: {shown}", located.place
+        )
         return [Reasoning(lost)]
 
-    def _joined(self, thoughts: list[Reasoning], place: str | None) -> list[Reasoning]:
+    def _merge(self, thoughts: list[Reasoning], place: str | None) -> list[Reasoning]:
         """Chat has one string for all reasoning of a message; blocks stay separate, since each may be signed."""
         if len(thoughts) < 2 or self._profile.reasoning_in == "thinking":
             return thoughts
-        self.tally.add("reasoning_joined", "several pieces of reasoning in a message are sent as one", place)
-        text = "\n".join(thought.text for thought in thoughts if thought.text)
-        details = tuple(one for thought in thoughts for one in thought.details)
+        self.counter.add("reasoning_joined", "several pieces of reasoning in a message are sent as one", place)
+        text = "\n".join(reasoning.text for reasoning in thoughts if reasoning.text)
+        details = tuple(entry for reasoning in thoughts for entry in reasoning.details)
         return [replace(thoughts[0], text=text, details=details)]
 
-    def taken(self, thought: Reasoning, place: str | None) -> Reasoning:
+    def keep_accepted(self, reasoning: Reasoning, place: str | None) -> Reasoning:
         """Keep what the host accepts of a reasoning part."""
-        details = tuple(map(self._unnumbered, self._whole(filter(self._takes, thought.details))))
-        if details != thought.details:
-            self.tally.add("reasoning_details", "entries, or parts of them, that the host does not take back", place)
-        signature = thought.signature
-        if signature is not None and not self._reads(signature, detailed=bool(details)):
-            self.tally.add("reasoning_signature", "a signature that says nothing to this host is not sent", place)
+        details = tuple(map(self._drop_index, self._merge_fragments(filter(self._accepts_entry, reasoning.details))))
+        if details != reasoning.details:
+            self.counter.add("reasoning_details", "entries, or parts of them, that the host does not take back", place)
+        signature = reasoning.signature
+        if signature is not None and not self._accepts_signature(signature, detailed=bool(details)):
+            self.counter.add("reasoning_signature", "a signature that says nothing to this host is not sent", place)
             signature = None
-        if (details, signature) == (thought.details, thought.signature):
-            return thought
-        return replace(thought, details=details, signature=signature)
+        if (details, signature) == (reasoning.details, reasoning.signature):
+            return reasoning
+        return replace(reasoning, details=details, signature=signature)
 
-    def _reads(self, signature: str, *, detailed: bool) -> bool:
+    def _accepts_signature(self, signature: str, *, detailed: bool) -> bool:
         """Whether the host has a field for the signature and knows its form; in Chat that field is
         `reasoning_details`."""
         placed = detailed or self._profile.reasoning_in == "thinking"
         return placed and not is_signed(signature) and self._signed.fullmatch(signature) is not None
 
-    def _named(self, thought: Reasoning, message: Message, place: str | None) -> Reasoning:
+    def _set_field(self, reasoning: Reasoning, message: Message, place: str | None) -> Reasoning:
         """The reasoning under the field name that the host reads."""
-        field = self._field(thought, bool(thought.details), message)
-        if field == thought.field:
-            return thought
-        self.tally.add("reasoning_field", f"reasoning is sent as {field}, which this host reads", place)
-        return replace(thought, field=field)
+        field = self._field_for(reasoning, bool(reasoning.details), message)
+        if field == reasoning.field:
+            return reasoning
+        self.counter.add("reasoning_field", f"reasoning is sent as {field}, which this host reads", place)
+        return replace(reasoning, field=field)
 
-    def _takes(self, entry: dict[str, Any]) -> bool:
+    def _accepts_entry(self, entry: dict[str, Any]) -> bool:
         """Whether the host can use an entry of the details; tokens signed by Moonshim are not sent."""
         if any(is_signed(entry.get(key)) for key in _TOKENS):
             return False
@@ -159,57 +168,65 @@ class _ReasoningAdapter:
             return entry.get("type") == _REDACTED
         return self._profile.reasoning_in in ("reasoning_details", "echo") and entry.get("type") != _REDACTED
 
-    def _whole(self, entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _merge_fragments(self, entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Merge fragments of an entry: a client may have stored each streamed fragment under the same index."""
         out: list[dict[str, Any]] = []
         if self._profile.indexed_details:
             return list(entries)
         for entry in entries:
             last = out[-1] if out else None
-            if last is None or entry.get("index") is None or _which(entry) != _which(last):
+            if last is None or entry.get("index") is None or _entry_key(entry) != _entry_key(last):
                 out.append(entry)
                 continue
-            grown = {key: last[key] + entry[key] for key in _GROWING if _is_text(last, key) and _is_text(entry, key)}
+            grown = {
+                key: last[key] + entry[key]
+                for key in _STREAMED_FIELDS
+                if _has_string(last, key) and _has_string(entry, key)
+            }
             out[-1] = {**last, **entry, **grown}
         return out
 
-    def _unnumbered(self, entry: dict[str, Any]) -> dict[str, Any]:
+    def _drop_index(self, entry: dict[str, Any]) -> dict[str, Any]:
         """Drop the stream index, which Kimi refuses in requests."""
         routed = str(entry.get("type", "")).startswith(_ROUTED)
         if "index" not in entry or (routed and self._profile.indexed_details):
             return entry
         return {key: value for key, value in entry.items() if key != "index"}
 
-    def _field(self, thought: Reasoning, detailed: bool, message: Message) -> str | None:
+    def _field_for(self, reasoning: Reasoning, detailed: bool, message: Message) -> str | None:
         """The field name to use; the original one where that is right."""
-        names = (thought.field,) if thought.field is not None else reasoning_fields(message)
+        names = (reasoning.field,) if reasoning.field is not None else reasoning_fields(message)
         match self._profile.reasoning_in:
             case "reasoning_content" | "reasoning" as wanted:
-                return thought.field if names == (wanted,) else wanted
+                return reasoning.field if names == (wanted,) else wanted
             case "reasoning_details":
                 if names == ("reasoning",) or (detailed and names in ((), ("reasoning_details",))):
-                    return thought.field
+                    return reasoning.field
                 return "reasoning_details" if detailed else "reasoning"
             case "echo" if detailed and names and self._profile.reasoning_out == "reasoning_details":
                 # The host wrote the same text next to its entries for the client only.
-                told = any(one.get(key) == thought.text for one in thought.details for key in ("text", "summary"))
-                return "reasoning_details" if told else thought.field
+                is_repeated = any(
+                    entry.get(key) == reasoning.text for entry in reasoning.details for key in ("text", "summary")
+                )
+                return "reasoning_details" if is_repeated else reasoning.field
             case "echo" if not detailed and "reasoning_content" not in names:
                 # The name that the host itself uses. However, a host that requires reasoning with calls looks for a
                 # placeholder in `reasoning_content`, and one that replies with details never sends `reasoning`.
                 wants = self._profile.lost_reasoning is not None
-                foreign = wants and (not thought.text or self._profile.reasoning_out == "reasoning_details")
-                return thought.field if "reasoning" in names and not foreign else "reasoning_content"
-        return thought.field
+                foreign = wants and (not reasoning.text or self._profile.reasoning_out == "reasoning_details")
+                return reasoning.field if "reasoning" in names and not foreign else "reasoning_content"
+        return reasoning.field
 
-    def _put(self, message: Message, thoughts: list[Reasoning], *, first: bool, place: str | None) -> Message:
+    def _insert(self, message: Message, thoughts: list[Reasoning], *, first: bool, place: str | None) -> Message:
         """Put the reasoning where reasoning was, or before everything else."""
-        came = [part for part in message.parts if isinstance(part, Reasoning)]
+        received = [part for part in message.parts if isinstance(part, Reasoning)]
         blocks = self._profile.reasoning_in == "thinking"
-        out_of_place = blocks and first and bool(came) and not isinstance(message.parts[0], Reasoning)
+        out_of_place = blocks and first and bool(received) and not isinstance(message.parts[0], Reasoning)
         if out_of_place:
-            self.tally.add("reasoning_first", "reasoning stands before everything else in a message with calls", place)
-        if len(came) == len(thoughts) and not out_of_place:
+            self.counter.add(
+                "reasoning_first", "reasoning stands before everything else in a message with calls", place
+            )
+        if len(received) == len(thoughts) and not out_of_place:
             left = iter(thoughts)
             parts = tuple(next(left) if isinstance(part, Reasoning) else part for part in message.parts)
         else:
@@ -220,13 +237,13 @@ class _ReasoningAdapter:
         return replace(message, parts=parts)
 
 
-def _which(entry: dict[str, Any]) -> tuple[Any, Any]:
+def _entry_key(entry: dict[str, Any]) -> tuple[Any, Any]:
     return entry.get("index"), entry.get("type")
 
 
-def _is_text(entry: dict[str, Any], key: str) -> bool:
+def _has_string(entry: dict[str, Any], key: str) -> bool:
     return isinstance(entry.get(key), str)
 
 
-def _says(thought: Reasoning) -> bool:
-    return bool(thought.text or thought.signature or thought.details)
+def _has_content(reasoning: Reasoning) -> bool:
+    return bool(reasoning.text or reasoning.signature or reasoning.details)

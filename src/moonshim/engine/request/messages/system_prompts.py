@@ -7,12 +7,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.anthropic.extras import as_system_prompt, came
+from moonshim.engine.dialects.anthropic.extras import as_system_prompt, is_received
 from moonshim.engine.dialects.openai_chat.extras import keep_parts, unusual_role, with_usual_role, without_form
 from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Text
 
-__all__ = ["condition_roles", "strip_billing", "system_as_text"]
+__all__ = ["normalize_roles", "strip_billing", "system_as_text"]
 
 _BILLING: Final = re.compile(r"^x-anthropic-billing-header:[^\n]*(?:\n|\Z)", re.MULTILINE)
 
@@ -20,17 +20,19 @@ _BILLING: Final = re.compile(r"^x-anthropic-billing-header:[^\n]*(?:\n|\Z)", re.
 def strip_billing(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """Remove the first line of Claude Code's prompt: it differs in every request and defeats the prompt cache."""
     out = list[LocatedMessage]()
-    for one in messages:
-        message = one.message
+    for located in messages:
+        message = located.message
         if message.role == "system" and any(_has_billing(part) for part in message.parts):
             changes.append(
                 Change(
-                    "billing_line", "x-anthropic-billing-header changes with every request: no cache fits", one.place
+                    "billing_line",
+                    "x-anthropic-billing-header changes with every request: no cache fits",
+                    located.place,
                 )
             )
             parts = tuple(Text(_BILLING.sub("", p.text)) if isinstance(p, Text) else p for p in message.parts)
             message = keep_parts(replace(message, parts=parts), lambda part: part != Text(""))
-        out.append(one.as_message(message))
+        out.append(located.with_message(message))
     return out
 
 
@@ -38,44 +40,46 @@ def _has_billing(part: object) -> bool:
     return isinstance(part, Text) and "x-anthropic-billing-header:" in part.text and bool(_BILLING.search(part.text))
 
 
-def condition_roles(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
+def normalize_roles(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """Replace roles that not all hosts know: `developer` becomes `system`, an unknown role `user`."""
     out = list[LocatedMessage]()
-    for one in messages:
-        role = unusual_role(one.message)
+    for located in messages:
+        role = unusual_role(located.message)
         if role is not None:
             changes.append(
-                Change("role", f"role {role!r} is not known everywhere: sent as {one.message.role}", one.place)
+                Change("role", f"role {role!r} is not known everywhere: sent as {located.message.role}", located.place)
             )
-            one = one.as_message(with_usual_role(one.message))
-        out.append(one)
+            located = located.with_message(with_usual_role(located.message))
+        out.append(located)
     return out
 
 
 def system_as_text(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """Turn later system messages into user text in place, for hosts with a single prompt at the top."""
     out, top = list[LocatedMessage](), True
-    for one in messages:
-        top = top and one.message.role == "system"
-        if not top and one.message.role == "system":
+    for located in messages:
+        top = top and located.message.role == "system"
+        if not top and located.message.role == "system":
             changes.append(
                 Change(
                     "system_as_text",
                     "a system message in the middle is said as user text: the host has no place for it",
-                    one.place,
+                    located.place,
                 )
             )
-            one = one.as_message(_said(one.message))
-        elif top and came(one.message):
+            located = located.with_message(_as_user_message(located.message))
+        elif top and is_received(located.message):
             changes.append(
-                Change("system_first", "a system message before the first turn belongs to the system prompt", one.place)
+                Change(
+                    "system_first", "a system message before the first turn belongs to the system prompt", located.place
+                )
             )
-            one = one.as_message(as_system_prompt(one.message))
-        out.append(one)
+            located = located.with_message(as_system_prompt(located.message))
+        out.append(located)
     return out
 
 
-def _said(message: Message) -> Message:
+def _as_user_message(message: Message) -> Message:
     text = "\n".join(part.text for part in message.parts if isinstance(part, Text))
     others = tuple(part for part in message.parts if not isinstance(part, Text))
     bare = without_form(message)

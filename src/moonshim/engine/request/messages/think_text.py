@@ -11,7 +11,7 @@ from moonshim.engine.values.conversation import Change, Message, Part, Reasoning
 
 __all__ = ["read_think_text"]
 
-_THOUGHT: Final = re.compile(r"\s*<think>(.*?)</think>\s*(.*)", re.DOTALL)
+_THINK_TEXT: Final = re.compile(r"\s*<think>(.*?)</think>\s*(.*)", re.DOTALL)
 
 
 def read_think_text(request: Request) -> tuple[Request, list[Change]]:
@@ -22,20 +22,20 @@ def read_think_text(request: Request) -> tuple[Request, list[Change]]:
     """
     messages, changes = list[Message](), list[Change]()
     for number, message in enumerate(request.messages):
-        read = _read(message) if message.role == "assistant" else None
-        messages.append(message if read is None else read)
-        if read is not None:
+        converted = _split_reasoning(message) if message.role == "assistant" else None
+        messages.append(message if converted is None else converted)
+        if converted is not None:
             place = request.locations[number] if number < len(request.locations) else None
             changes.append(Change("think_text", "a thought that was told as text is sent as reasoning", place))
     return (replace(request, messages=tuple(messages)), changes) if changes else (request, [])
 
 
-def _read(message: Message) -> Message | None:
+def _split_reasoning(message: Message) -> Message | None:
     parts = message.parts
     if not parts or not isinstance(parts[0], Text) or "<think>" not in parts[0].text:
         return None
-    found = _THOUGHT.fullmatch(parts[0].text)
-    if found is None or any(isinstance(part, Reasoning) for part in parts):
+    match = _THINK_TEXT.fullmatch(parts[0].text)
+    if match is None or any(isinstance(part, Reasoning) for part in parts):
         return None
-    said: tuple[Part, ...] = (Text(found[2]),) if found[2] else ()
-    return replace(message, parts=(Reasoning(found[1].strip("\n")), *said, *parts[1:]))
+    rest: tuple[Part, ...] = (Text(match[2]),) if match[2] else ()
+    return replace(message, parts=(Reasoning(match[1].strip("\n")), *rest, *parts[1:]))

@@ -14,24 +14,24 @@ from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Part, Text, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
 
-__all__ = ["FAILED", "check_results", "mend_results", "say_failures"]
+__all__ = ["FAILED", "check_results", "mark_failures", "mend_results"]
 
 FAILED: Final = "[The tool failed.]"
 
 
 def check_results(messages: list[LocatedMessage]) -> None:
     """`acceptRoleTool`: a tool message requires `tool_call_id`, and `content`, which may be empty."""
-    for number, one in enumerate(messages):
-        for part in one.message.parts:
+    for number, located in enumerate(messages):
+        for part in located.message.parts:
             if not isinstance(part, ToolResult):
                 continue
             missing = [
                 field
                 for field, has in (("tool_call_id", _has_id), ("content", _has_content))
-                if not has(one.message, part)
+                if not has(located.message, part)
             ]
             if missing:
-                place = f"messages[{number}]" if one.place is None else one.place
+                place = f"messages[{number}]" if located.place is None else located.place
                 raise InvalidInput("Tool messages must have tool_call_id and content", field=f"{place}.{missing[0]}")
 
 
@@ -42,17 +42,17 @@ def mend_results(messages: list[LocatedMessage], changes: list[Change]) -> list[
     """
     out = list[LocatedMessage]()
     for _, turn in groupby(messages, key=attrgetter("turn")):
-        out += _mended_turn(list(turn), changes)
+        out += _complete_turn(list(turn), changes)
     return out
 
 
-def _mended_turn(turn: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
-    if not any(_odd(one.message) for one in turn):
+def _complete_turn(turn: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
+    if not any(_is_incomplete(located.message) for located in turn):
         return turn
-    parts = [(one.message, part) for one in turn for part in one.message.parts]
+    parts = [(located.message, part) for located in turn for part in located.message.parts]
     claimed = {part.call_id for message, part in parts if isinstance(part, ToolResult) and _has_id(message, part)}
     unclaimed = _Unclaimed([part for _, part in parts if isinstance(part, ToolCall) and part.id not in claimed])
-    return [_mended(one, unclaimed, changes) if _odd(one.message) else one for one in turn]
+    return [_complete(located, unclaimed, changes) if _is_incomplete(located.message) else located for located in turn]
 
 
 class _Unclaimed:
@@ -74,28 +74,30 @@ class _Unclaimed:
         return None
 
 
-def _odd(message: Message) -> bool:
+def _is_incomplete(message: Message) -> bool:
     results = [part for part in message.parts if isinstance(part, ToolResult)]
     return any(not _has_id(message, part) or not _has_content(message, part) for part in results)
 
 
-def _mended(one: LocatedMessage, unclaimed: _Unclaimed, changes: list[Change]) -> LocatedMessage:
-    message, parts = one.message, list(one.message.parts)
+def _complete(located: LocatedMessage, unclaimed: _Unclaimed, changes: list[Change]) -> LocatedMessage:
+    message, parts = located.message, list(located.message.parts)
     for number, part in enumerate(parts):
         if not isinstance(part, ToolResult):
             continue
         if not _has_content(message, part):
-            changes.append(Change("result_content", "a tool result came without content: it is empty", one.place))
+            changes.append(Change("result_content", "a tool result came without content: it is empty", located.place))
             part = replace(part, parts=(Text(""),))
         if not _has_id(message, part):
-            changes.append(Change("result_id", "a tool result came without an id: it gets that of its call", one.place))
+            changes.append(
+                Change("result_id", "a tool result came without an id: it gets that of its call", located.place)
+            )
             call = unclaimed.take(part.name)
             if call is not None:
                 part = replace(part, call_id=call.id, name=call.name)
             part = replace(part, wire_id=None)
         parts[number] = part
-    said = without_result_form(message)
-    return one.as_message(replace(said, parts=tuple(parts)))
+    bare = without_result_form(message)
+    return located.with_message(replace(bare, parts=tuple(parts)))
 
 
 def _has_id(message: Message, result: ToolResult) -> bool:
@@ -106,18 +108,21 @@ def _has_content(message: Message, result: ToolResult) -> bool:
     return bool(result.parts) or not lacks_content(message)
 
 
-def say_failures(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
+def mark_failures(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """State the failure in a failed result without content: Chat cannot mark a result as failed."""
-    return [_failing(one, changes) if any(map(_fails_silently, one.message.parts)) else one for one in messages]
+    return [
+        _mark_failure(located, changes) if any(map(_fails_silently, located.message.parts)) else located
+        for located in messages
+    ]
 
 
-def _failing(one: LocatedMessage, changes: list[Change]) -> LocatedMessage:
-    changes.append(Change("result_failed", "a failed result says nothing, not even that: it says so", one.place))
-    said = (
+def _mark_failure(located: LocatedMessage, changes: list[Change]) -> LocatedMessage:
+    changes.append(Change("result_failed", "a failed result says nothing, not even that: it says so", located.place))
+    parts = (
         replace(p, parts=(Text(FAILED),)) if isinstance(p, ToolResult) and _fails_silently(p) else p
-        for p in one.message.parts
+        for p in located.message.parts
     )
-    return one.saying(*said)
+    return located.with_parts(*parts)
 
 
 def _fails_silently(part: Part) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moonshim.engine.request.schema.merge import Json
-from moonshim.engine.request.schema.weight import LARGEST, own_weight, stepped
+from moonshim.engine.request.schema.weight import LARGEST, child_path, own_weight
 
-__all__ = ["TOO_LARGE", "SchemaTooLarge", "bounded"]
+__all__ = ["TOO_LARGE", "SchemaTooLarge", "enforce_limits"]
 
 TOO_LARGE: Final = f"schema exceeds the maximum allowed size of {LARGEST} bytes"
 _DEPTH: Final = 30
@@ -28,12 +28,12 @@ class SchemaTooLarge(Exception):
         super().__init__(f"At path '{path}': {message}")
 
 
-def bounded(schema: Json, changes: list[str]) -> Json:
+def enforce_limits(schema: Json, changes: list[str]) -> Json:
     """Enforce the limits. Raises `SchemaTooLarge` if rewriting cannot help."""
-    schema = _without_slashes(schema, changes)
+    schema = _inline_slashed(schema, changes)
     _check_keys(schema)
     _check_size(schema)
-    ending = _ending(schema, changes)
+    ending = _ensure_termination(schema, changes)
     _check_depth(ending)
     if ending is not schema:
         _check_size(ending)
@@ -47,27 +47,27 @@ def _check_size(schema: Json) -> None:
         raise SchemaTooLarge(TOO_LARGE)
 
 
-def _below(schema: Json) -> Iterator[tuple[bool, Json]]:
+def _subschemas(schema: Json) -> Iterator[tuple[bool, Json]]:
     """Each direct subschema, and whether it is that of a property."""
     for below in schema.get("properties", {}).values():
         yield True, below
-    for word in ("items", "additionalProperties"):
-        if isinstance(schema.get(word), dict):
-            yield False, schema[word]
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(schema.get(keyword), dict):
+            yield False, schema[keyword]
     for branch in schema.get("anyOf", ()):
         yield False, branch
 
 
-def _everywhere(schema: Json) -> Iterator[Json]:
+def _walk(schema: Json) -> Iterator[Json]:
     waiting = [schema, *schema.get("$defs", {}).values()]
     while waiting:
         level = waiting.pop()
         yield level
-        waiting += (below for _, below in _below(level))
+        waiting += (below for _, below in _subschemas(level))
 
 
 def _check_keys(schema: Json) -> None:
-    total = sum(len(level.get("properties", ())) for level in _everywhere(schema))
+    total = sum(len(level.get("properties", ())) for level in _walk(schema))
     if total > _KEYS:
         raise SchemaTooLarge(f"{total} properties are more than the maximum of {_KEYS}")
 
@@ -75,7 +75,7 @@ def _check_keys(schema: Json) -> None:
 def _check_depth(schema: Json) -> None:
     """Check the nesting of properties, including referenced definitions, each entered once per path."""
     levels = {"#": schema, **{f"{_PREFIX}{name}": each for name, each in schema.get("$defs", {}).items()}}
-    reach = {name: _reach(level) for name, level in levels.items()}
+    reach = {name: _own_depth(level) for name, level in levels.items()}
     known = _known_depths(reach)
     steps = 0
     for start in levels:
@@ -98,7 +98,7 @@ def _check_depth(schema: Json) -> None:
                 )
 
 
-def _reach(level: Json) -> tuple[int, dict[str, int]]:
+def _own_depth(level: Json) -> tuple[int, dict[str, int]]:
     """The depth of a schema by itself, and the depth of each reference in it."""
     deepest, edges = 0, dict[str, int]()
     waiting = [(level, 0)]
@@ -107,7 +107,7 @@ def _reach(level: Json) -> tuple[int, dict[str, int]]:
         deepest = max(deepest, depth)
         if "$ref" in part:
             edges[part["$ref"]] = max(depth, edges.get(part["$ref"], 0))
-        waiting += ((below, depth + is_property) for is_property, below in _below(part))
+        waiting += ((below, depth + is_property) for is_property, below in _subschemas(part))
     return deepest, edges
 
 
@@ -132,37 +132,37 @@ def _known_depths(reach: dict[str, tuple[int, dict[str, int]]]) -> dict[str, int
 
 
 def _target(schema: Json, reference: str) -> Json:
-    found: Json = schema if reference == "#" else schema["$defs"][reference.removeprefix(_PREFIX)]
-    return found
+    target: Json = schema if reference == "#" else schema["$defs"][reference.removeprefix(_PREFIX)]
+    return target
 
 
 # --- an end ----------------------------------------------------------------------------------------------------------
 
 
-def _ending(schema: Json, changes: list[str]) -> Json:
-    if _all_end(schema):
+def _ensure_termination(schema: Json, changes: list[str]) -> Json:
+    if _all_terminate(schema):
         return schema
     # Moonshot does not see that a list can be empty, or that a schema without a type accepts anything.
-    helped: Json = _helped(schema)
-    if not _all_end(helped):
+    helped: Json = _add_exits(schema)
+    if not _all_terminate(helped):
         raise SchemaTooLarge("detected infinite recursion without termination condition")
     changes.append("At path 'root': the ends of recursive lists and of levels without a type were made explicit")
     return helped
 
 
-def _all_end(schema: Json) -> bool:
-    if _ends(schema, schema):
+def _all_terminate(schema: Json) -> bool:
+    if _terminates(schema, schema):
         return True
     waiting = [schema]
     while waiting:
         level = waiting.pop()
-        if "$ref" in level and not _ends(schema, level):
+        if "$ref" in level and not _terminates(schema, level):
             return False
-        waiting += (below for _, below in _below(level))
+        waiting += (below for _, below in _subschemas(level))
     return True
 
 
-def _ends(root: Json, start: Json) -> bool:
+def _terminates(root: Json, start: Json) -> bool:
     """Whether Moonshot finds a path that is certain to terminate."""
     entered: set[str] = set()
     waiting = [start]
@@ -189,21 +189,21 @@ def _ends(root: Json, start: Json) -> bool:
     return False
 
 
-def _helped(value: Any) -> Any:
+def _add_exits(value: Any) -> Any:
     """The same schema with an empty list as an alternative to each list, and all types where none is given."""
     out = dict(value)
-    for word in ("properties", "$defs"):
-        if word in out:
-            out[word] = {name: _helped(below) for name, below in out[word].items()}
-    for word in ("items", "additionalProperties"):
-        if isinstance(out.get(word), dict):
-            out[word] = _helped(out[word])
+    for keyword in ("properties", "$defs"):
+        if keyword in out:
+            out[keyword] = {name: _add_exits(below) for name, below in out[keyword].items()}
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(out.get(keyword), dict):
+            out[keyword] = _add_exits(out[keyword])
     if "anyOf" in out:
-        out["anyOf"] = [_helped(branch) for branch in out["anyOf"]]
+        out["anyOf"] = [_add_exits(branch) for branch in out["anyOf"]]
     if out and out.keys() <= {"title", "description"}:
         return {"type": _ANYTHING, **out}
     if out.get("type") in ("array", ["array"]) and out.get("items") and not out.get("minItems") and "$defs" not in out:
-        notes = {word: out.pop(word) for word in ("title", "description") if word in out}
+        notes = {keyword: out.pop(keyword) for keyword in ("title", "description") if keyword in out}
         return {"anyOf": [{"type": "array", "maxItems": 0}, out], **notes}
     return out
 
@@ -211,25 +211,25 @@ def _helped(value: Any) -> Any:
 # --- definitions whose names Moonshot does not take -------------------------------------------------------------------
 
 
-def _without_slashes(schema: Json, changes: list[str]) -> Json:
+def _inline_slashed(schema: Json, changes: list[str]) -> Json:
     """Inline definitions that have a slash in a property name."""
     definitions = schema.get("$defs", {})
     slashed = [name for name, each in definitions.items() if _has_slash(each)]
     if not slashed:
         return schema
     room, names = [LARGEST], {*slashed}
-    out: Json = _inlined(schema, names, definitions, (), room)
-    kept = {
-        name: _inlined(each, names, definitions, (), room) for name, each in definitions.items() if name not in names
+    out: Json = _inline(schema, names, definitions, (), room)
+    remaining = {
+        name: _inline(each, names, definitions, (), room) for name, each in definitions.items() if name not in names
     }
     del out["$defs"]
-    if kept:
-        out["$defs"] = kept
+    if remaining:
+        out["$defs"] = remaining
     changes += [
-        f"At path '{stepped('', '$defs', name)}': was written out where it is used, since a name in it has a slash"
+        f"At path '{child_path('', '$defs', name)}': was written out where it is used, since a name in it has a slash"
         for name in slashed
     ]
-    return _without_slashes(out, changes)
+    return _inline_slashed(out, changes)
 
 
 def _has_slash(value: Any) -> bool:
@@ -245,7 +245,7 @@ def _has_slash(value: Any) -> bool:
     return False
 
 
-def _inlined(
+def _inline(
     level: Json, names: set[str], definitions: Json, inside: tuple[str, ...], room: list[int], nested: int = 0
 ) -> Json:
     room[0] -= own_weight(level)
@@ -255,17 +255,17 @@ def _inlined(
     if reference in inside or nested > _NESTED:
         raise SchemaTooLarge("a name below it has a slash, and it refers to itself", f"$defs.{reference or inside[-1]}")
     if reference in names:
-        return _inlined(definitions[reference], names, definitions, (*inside, reference), room, nested + 1)
+        return _inline(definitions[reference], names, definitions, (*inside, reference), room, nested + 1)
 
     def deeper(below: Json) -> Json:
-        return _inlined(below, names, definitions, inside, room, nested + 1)
+        return _inline(below, names, definitions, inside, room, nested + 1)
 
     out = dict(level)
     if "properties" in out:
         out["properties"] = {name: deeper(below) for name, below in out["properties"].items()}
-    for word in ("items", "additionalProperties"):
-        if isinstance(out.get(word), dict):
-            out[word] = deeper(out[word])
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(out.get(keyword), dict):
+            out[keyword] = deeper(out[keyword])
     if "anyOf" in out:
         out["anyOf"] = [deeper(branch) for branch in out["anyOf"]]
     return out

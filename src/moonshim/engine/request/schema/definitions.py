@@ -27,7 +27,7 @@ class Definitions:
     def has(self, reference: str) -> bool:
         """Whether the reference leads to a schema in this document."""
         if reference not in self._targets:
-            self._targets[reference] = self._found(reference)
+            self._targets[reference] = self._find(reference)
         return isinstance(self._targets[reference], dict | bool)
 
     def target(self, reference: str) -> Any:
@@ -40,9 +40,9 @@ class Definitions:
         if reference not in self._names:
             tokens = reference[2:].split("/")
             if tokens[0] == "$defs":
-                self._used.add(_unescaped(tokens[1]))
+                self._used.add(_unescape(tokens[1]))
             plain = tokens[1] if len(tokens) == 2 and tokens[0] in ("$defs", "definitions") else "_".join(tokens)
-            name = self._free(_unescaped(plain).replace("/", "_") or "definition", own=tokens == ["$defs", plain])
+            name = self._free_name(_unescape(plain).replace("/", "_") or "definition", own=tokens == ["$defs", plain])
             self._names[reference] = name
             self._waiting.append((name, self.target(reference), ".".join(tokens)))
         return f"#/$defs/{self._names[reference]}"
@@ -53,13 +53,13 @@ class Definitions:
 
     def unused(self) -> list[str]:
         """Definitions without a reference."""
-        given = self._root.get("$defs")
-        return [name for name in given if name not in self._used] if isinstance(given, dict) else []
+        declared = self._root.get("$defs")
+        return [name for name in declared if name not in self._used] if isinstance(declared, dict) else []
 
-    def _free(self, name: str, *, own: bool) -> str:
+    def _free_name(self, name: str, *, own: bool) -> str:
         """An unused name; a definition that already has the name keeps it."""
-        given = self._root.get("$defs")
-        declared = given.keys() if isinstance(given, dict) else ()
+        definitions = self._root.get("$defs")
+        declared = definitions.keys() if isinstance(definitions, dict) else ()
         free, number = name, self._numbers.get(name, 2)
         while free in self._taken or (free in declared and not own):
             free, number = f"{name}_{number}", number + 1
@@ -67,22 +67,22 @@ class Definitions:
         self._taken.add(free)
         return free
 
-    def _found(self, reference: str) -> Any:
+    def _find(self, reference: str) -> Any:
         if reference == "#":
             return self._root
         if not reference.startswith("#/"):
             return None
-        found: Any = self._root
+        target: Any = self._root
         for token in reference[2:].split("/"):
-            token = _unescaped(token)
-            if isinstance(found, dict):
-                found = found.get(token)
-            elif isinstance(found, list) and token.isdecimal() and len(token) < _DIGITS and int(token) < len(found):
-                found = found[int(token)]
+            token = _unescape(token)
+            if isinstance(target, dict):
+                target = target.get(token)
+            elif isinstance(target, list) and token.isdecimal() and len(token) < _DIGITS and int(token) < len(target):
+                target = target[int(token)]
             else:
                 return None
-        return found
+        return target
 
 
-def _unescaped(token: str) -> str:
+def _unescape(token: str) -> str:
     return token.replace("~1", "/").replace("~0", "~")

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 import msgspec
 
-from moonshim.engine.request.schema.bounds import TOO_LARGE, SchemaTooLarge, bounded
+from moonshim.engine.request.schema.bounds import TOO_LARGE, SchemaTooLarge, enforce_limits
 from moonshim.engine.request.schema.merge import Json
 from moonshim.engine.request.schema.plain import is_plain
 from moonshim.engine.request.schema.rewrite import Rewrite
 from moonshim.engine.request.schema.weight import LARGEST, MOST_READ
-from moonshim.engine.wire.json_fields import shortened
+from moonshim.engine.wire.json_fields import shorten_repr
 from moonshim.errors import CannotExpress
 
-__all__ = ["moonshot_schema", "rewritten"]
+__all__ = ["moonshot_schema", "rewrite_schema"]
 
 _DEEPEST: Final = 200
 _ESCAPED: Final = 6
@@ -35,7 +35,7 @@ def moonshot_schema(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]
     >>> moonshot_schema({"type": "object", "properties": {"a": {"const": 1}}}, tool="t")[0]["properties"]
     {'a': {'type': 'integer', 'enum': [1]}}
     """
-    return (schema, []) if is_plain(schema) and _is_small(schema) else rewritten(schema, tool=tool)
+    return (schema, []) if is_plain(schema) and _is_small(schema) else rewrite_schema(schema, tool=tool)
 
 
 def _is_small(schema: Json) -> bool:
@@ -46,13 +46,13 @@ def _is_small(schema: Json) -> bool:
         return False
 
 
-def rewritten(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]:
+def rewrite_schema(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]:
     """Convert a schema without the quick check that is enough for most."""
-    whose = "response_format" if tool is None else f"tool {shortened(tool)}"
-    size, heavy = _measured(schema, whose)
+    whose = "response_format" if tool is None else f"tool {shorten_repr(tool)}"
+    size, heavy = _measure(schema, whose)
     rewrite = Rewrite(schema, size, heavy, whose)
     try:
-        out = bounded(rewrite.whole(schema), rewrite.changes)
+        out = enforce_limits(rewrite.rewrite(schema), rewrite.changes)
     except SchemaTooLarge as error:
         raise _cannot(whose, str(error)) from None
     except RecursionError:
@@ -65,7 +65,7 @@ def _cannot(whose: str, why: str) -> CannotExpress:
     return CannotExpress(f"{whose}: {why}", field="parameters")
 
 
-def _measured(schema: Any, whose: str) -> tuple[int, int]:
+def _measure(schema: Any, whose: str) -> tuple[int, int]:
     """Number of objects and lists, and their weight. Raises for what is not JSON or exceeds the limits.
 
     Copies nothing and reads no more than the maximum size of a schema.

@@ -10,11 +10,11 @@ import json
 import math
 from typing import Any, Final
 
-from moonshim.engine.request.schema.merge import Json, is_number, same
+from moonshim.engine.request.schema.merge import Json, is_number, is_same_json
 
-__all__ = ["ELSEWHERE", "noted", "supported", "told"]
+__all__ = ["ELSEWHERE", "append_notes", "convert_keywords", "render_note"]
 
-_KEPT: Final = frozenset(
+_SUPPORTED: Final = frozenset(
     {
         "type", "enum", "properties", "required", "additionalProperties", "items", "minItems", "maxItems",
         "minLength", "maxLength", "pattern", "minimum", "maximum", "anyOf", "allOf", "$ref",
@@ -23,7 +23,7 @@ _KEPT: Final = frozenset(
 )  # fmt: skip
 ELSEWHERE: Final = frozenset({"$defs", "definitions", "$id"})
 """Read only through references; the root keeps those it may have."""
-_TOLD: Final = frozenset(
+_DESCRIBED: Final = frozenset(
     {
         "format", "examples", "multipleOf", "uniqueItems", "minProperties", "maxProperties", "not", "if", "then",
         "else", "dependentRequired", "dependentSchemas", "dependencies", "propertyNames", "contains", "minContains",
@@ -31,132 +31,132 @@ _TOLD: Final = frozenset(
         "contentSchema", "deprecated", "readOnly", "writeOnly", "patternProperties", "prefixItems",
     }
 )  # fmt: skip
-_SHORT: Final = 300
+_LONGEST_NOTE: Final = 300
 
 
-def noted(description: Any, *notes: str) -> str:
+def append_notes(description: Any, *notes: str) -> str:
     """Append notes to a description, in brackets.
 
-    >>> noted("When it begins.", "format: date-time")
+    >>> append_notes("When it begins.", "format: date-time")
     'When it begins. [format: date-time]'
     """
-    said = f"[{'; '.join(notes)}]"
-    return f"{description} {said}" if isinstance(description, str) and description else said
+    suffix = f"[{'; '.join(notes)}]"
+    return f"{description} {suffix}" if isinstance(description, str) and description else suffix
 
 
-def told(word: str, value: Any) -> str | None:
+def render_note(keyword: str, value: Any) -> str | None:
     """A keyword as a note, or None if it is too long."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return f"{word}: {text}" if len(text) <= _SHORT else None
+    return f"{keyword}: {text}" if len(text) <= _LONGEST_NOTE else None
 
 
-def supported(schema: Json, changes: list[str]) -> Json:
+def convert_keywords(schema: Json, changes: list[str]) -> Json:
     """Never raises, and modifies only its own copies; each change is one sentence without its path."""
-    words = dict(schema)
+    keywords = dict(schema)
     notes: list[str] = []
     for convert in (_const, _one_of, _nullable, _tuple, _pattern_properties, _exclusive):
-        convert(words, notes, changes)
-    for word in [word for word in words if word not in _KEPT]:
-        value = words.pop(word)
-        if word in ELSEWHERE:
+        convert(keywords, notes, changes)
+    for keyword in [keyword for keyword in keywords if keyword not in _SUPPORTED]:
+        value = keywords.pop(keyword)
+        if keyword in ELSEWHERE:
             continue
-        note = told(word, value) if word in _TOLD else None
+        note = render_note(keyword, value) if keyword in _DESCRIBED else None
         if note is not None:
             notes.append(note)
-        changes.append(f"{word} is not supported and was {'moved into the description' if note else 'left out'}")
-    for word in ("title", "description"):
-        if word in words and not isinstance(words[word], str):
-            del words[word]
-            changes.append(f"{word} was left out, since it is no text")
+        changes.append(f"{keyword} is not supported and was {'moved into the description' if note else 'left out'}")
+    for keyword in ("title", "description"):
+        if keyword in keywords and not isinstance(keywords[keyword], str):
+            del keywords[keyword]
+            changes.append(f"{keyword} was left out, since it is no text")
     if notes:
-        words["description"] = noted(words.get("description"), *notes)
-    return words
+        keywords["description"] = append_notes(keywords.get("description"), *notes)
+    return keywords
 
 
-def _const(words: Json, notes: list[str], changes: list[str]) -> None:
-    if "const" not in words:
+def _const(keywords: Json, notes: list[str], changes: list[str]) -> None:
+    if "const" not in keywords:
         return
-    value = words.pop("const")
-    enum = words.get("enum")
-    if not isinstance(enum, list) or any(same(value, entry) for entry in enum):
-        words["enum"] = [value]
+    value = keywords.pop("const")
+    enum = keywords.get("enum")
+    if not isinstance(enum, list) or any(is_same_json(value, entry) for entry in enum):
+        keywords["enum"] = [value]
     else:
-        words["enum"] = []
+        keywords["enum"] = []
     changes.append("const became an enum of one value")
 
 
-def _one_of(words: Json, notes: list[str], changes: list[str]) -> None:
-    if "oneOf" not in words:
+def _one_of(keywords: Json, notes: list[str], changes: list[str]) -> None:
+    if "oneOf" not in keywords:
         return
-    branches = words.pop("oneOf")
-    if "anyOf" in words:
-        words["allOf"] = [*_list(words.get("allOf")), {"anyOf": branches}]
+    branches = keywords.pop("oneOf")
+    if "anyOf" in keywords:
+        keywords["allOf"] = [*_as_list(keywords.get("allOf")), {"anyOf": branches}]
     else:
-        words["anyOf"] = branches
+        keywords["anyOf"] = branches
     changes.append("oneOf became anyOf, so that several of its schemas may fit")
 
 
-def _list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _nullable(words: Json, notes: list[str], changes: list[str]) -> None:
+def _nullable(keywords: Json, notes: list[str], changes: list[str]) -> None:
     """OpenAPI's way to allow null."""
-    if "nullable" not in words:
+    if "nullable" not in keywords:
         return
-    if words.pop("nullable") is True:
-        if isinstance(words.get("type"), str):
-            words["type"] = [words["type"], "null"]
-        if isinstance(words.get("enum"), list):
-            words["enum"] = [*words["enum"], None]
-        if isinstance(words.get("anyOf"), list):
-            words["anyOf"] = [*words["anyOf"], {"type": "null"}]
+    if keywords.pop("nullable") is True:
+        if isinstance(keywords.get("type"), str):
+            keywords["type"] = [keywords["type"], "null"]
+        if isinstance(keywords.get("enum"), list):
+            keywords["enum"] = [*keywords["enum"], None]
+        if isinstance(keywords.get("anyOf"), list):
+            keywords["anyOf"] = [*keywords["anyOf"], {"type": "null"}]
     changes.append("nullable became the type null")
 
 
-def _tuple(words: Json, notes: list[str], changes: list[str]) -> None:
+def _tuple(keywords: Json, notes: list[str], changes: list[str]) -> None:
     """Positional items become items of any of these types."""
-    if isinstance(words.get("items"), list):
-        words["prefixItems"], rest = words.pop("items"), words.pop("additionalItems", True)
-        words["items"] = rest
-    prefix = words.get("prefixItems")
+    if isinstance(keywords.get("items"), list):
+        keywords["prefixItems"], rest = keywords.pop("items"), keywords.pop("additionalItems", True)
+        keywords["items"] = rest
+    prefix = keywords.get("prefixItems")
     if not isinstance(prefix, list):
         return
-    rest, most = words.pop("items", True), words.get("maxItems")
+    rest, most = keywords.pop("items", True), keywords.get("maxItems")
     if rest is False:
-        words["maxItems"] = min(most, len(prefix)) if is_number(most) else len(prefix)
+        keywords["maxItems"] = min(most, len(prefix)) if is_number(most) else len(prefix)
     bounded = rest is False or (is_number(most) and most <= len(prefix))
     if prefix and (bounded or rest is not True):
-        words["items"] = {"anyOf": prefix if bounded else [*prefix, rest]}
+        keywords["items"] = {"anyOf": prefix if bounded else [*prefix, rest]}
     elif not prefix and rest is not True:
-        words["items"] = rest
+        keywords["items"] = rest
 
 
-def _pattern_properties(words: Json, notes: list[str], changes: list[str]) -> None:
+def _pattern_properties(keywords: Json, notes: list[str], changes: list[str]) -> None:
     """A property allowed by a pattern must stay allowed."""
-    patterns, others = words.get("patternProperties"), words.get("additionalProperties", True)
+    patterns, others = keywords.get("patternProperties"), keywords.get("additionalProperties", True)
     if isinstance(patterns, dict) and patterns and others is not True:
         kinds = list(patterns.values())
-        words["additionalProperties"] = {"anyOf": kinds if others is False else [*kinds, others]}
+        keywords["additionalProperties"] = {"anyOf": kinds if others is False else [*kinds, others]}
 
 
-def _exclusive(words: Json, notes: list[str], changes: list[str]) -> None:
+def _exclusive(keywords: Json, notes: list[str], changes: list[str]) -> None:
     """Exact for integers; for other numbers the bound itself is accepted too."""
-    for word, limit, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
-        if word not in words:
+    for keyword, limit, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
+        if keyword not in keywords:
             continue
-        value = words.pop(word)
-        bound = words.get(limit) if value is True else value
+        value = keywords.pop(keyword)
+        bound = keywords.get(limit) if value is True else value
         if not is_number(bound):
-            changes.append(f"{word} was left out")
+            changes.append(f"{keyword} was left out")
             continue
-        if words.get("type") == "integer":
+        if keywords.get("type") == "integer":
             bound = (math.floor(bound) if step > 0 else math.ceil(bound)) + step
-            changes.append(f"{word} became {limit} {bound}")
+            changes.append(f"{keyword} became {limit} {bound}")
         else:
-            notes.append(f"{word}: {bound}")
-            changes.append(f"{word} became {limit}, and that it is excluded was moved into the description")
-        before = words.get(limit)
+            notes.append(f"{keyword}: {bound}")
+            changes.append(f"{keyword} became {limit}, and that it is excluded was moved into the description")
+        before = keywords.get(limit)
         if is_number(before):
             bound = max(bound, before) if step > 0 else min(bound, before)
-        words[limit] = bound
+        keywords[limit] = bound

@@ -6,12 +6,12 @@ from collections import deque
 from typing import Any, Final
 
 from moonshim.engine.request.schema.definitions import Definitions
-from moonshim.engine.request.schema.keywords import ELSEWHERE, noted, supported, told
-from moonshim.engine.request.schema.merge import NOTES, Joined, Json, Unsatisfiable, is_number, type_names
+from moonshim.engine.request.schema.keywords import ELSEWHERE, append_notes, convert_keywords, render_note
+from moonshim.engine.request.schema.merge import NOTES, Json, SchemaMerger, Unsatisfiable, is_number, type_names
 from moonshim.engine.request.schema.plain import RESERVED
-from moonshim.engine.request.schema.values import WORDS_OF, enum_branches, enum_stands, kind_of, mend_ranges
-from moonshim.engine.request.schema.weight import MOST_READ, own_weight, stepped, weight
-from moonshim.engine.wire.json_fields import shortened
+from moonshim.engine.request.schema.values import KEYWORDS_OF, can_keep_enum, kind_of, mend_ranges, split_enum
+from moonshim.engine.request.schema.weight import MOST_READ, child_path, own_weight, weight
+from moonshim.engine.wire.json_fields import shorten_repr
 from moonshim.errors import CannotExpress
 
 __all__ = ["MOST_BRANCHES", "Rewrite"]
@@ -40,37 +40,37 @@ class Rewrite:
         self._nested = 0
         self.changes: list[str] = []
 
-    def whole(self, root: Json) -> Json:
+    def rewrite(self, root: Json) -> Json:
         """The root with all definitions that it needs."""
         try:
-            out = self._schema(root, "", frozenset())
+            out = self._rewrite(root, "", frozenset())
         except Unsatisfiable as nothing:
             raise self._cannot(nothing.path or "", "no value is allowed by it") from None
         definitions: Json = {}
         while waiting := self._definitions.next_waiting():
             name, target, place = waiting
             try:
-                definitions[name] = self._schema(target, place, frozenset())
+                definitions[name] = self._rewrite(target, place, frozenset())
             except Unsatisfiable as nothing:
                 raise self._cannot(nothing.path or place, "no value is allowed by it") from None
-        self._root_words(root, out, definitions)
+        self._add_root_keywords(root, out, definitions)
         return out
 
-    def _root_words(self, root: Json, out: Json, definitions: Json) -> None:
+    def _add_root_keywords(self, root: Json, out: Json, definitions: Json) -> None:
         if definitions:
             out["$defs"] = definitions
         if isinstance(root.get("$id"), str):
             out["$id"] = root["$id"]
         elif "$id" in root:
-            self._changed("", "$id was left out, since it is no text")
+            self._report("", "$id was left out, since it is no text")
         if "$defs" in root and not isinstance(root["$defs"], dict):
-            self._changed("", "$defs was left out, since it is no object")
+            self._report("", "$defs was left out, since it is no object")
         if "definitions" in root:
-            self._changed("", "definitions became $defs")
+            self._report("", "definitions became $defs")
         for name in self._definitions.unused():
-            self._changed(f"$defs.{name}", "was left out, since nothing refers to it")
+            self._report(f"$defs.{name}", "was left out, since nothing refers to it")
 
-    def _changed(self, path: str, what: str) -> None:
+    def _report(self, path: str, what: str) -> None:
         self.changes.append(f"At path '{path or 'root'}': {what}")
 
     def _cannot(self, path: str, why: str) -> CannotExpress:
@@ -78,59 +78,62 @@ class Rewrite:
 
     # --- one level ------------------------------------------------------------------------------------------------
 
-    def _schema(self, raw: Any, path: str, inside: frozenset[str]) -> Json:
+    def _rewrite(self, raw: Any, path: str, inside: frozenset[str]) -> Json:
         """`inside`: the references inlined on the way here; none is inlined inside itself."""
         if self._nested >= _MOST_NESTED:
             raise self._cannot(path, f"it is nested deeper than {_MOST_NESTED} schemas")
         self._nested += 1
         try:
-            words, inside = self._gathered(raw, path, inside)
-            if "$ref" in words:
-                return self._reference(words, path)
-            if "anyOf" in words:
-                return self._alternatives(words, path, inside)
-            return self._typed(words, path, inside)
+            keywords, inside = self._merge_level(raw, path, inside)
+            if "$ref" in keywords:
+                return self._rewrite_reference(keywords, path)
+            if "anyOf" in keywords:
+                return self._rewrite_alternatives(keywords, path, inside)
+            return self._rewrite_typed(keywords, path, inside)
         except Unsatisfiable as nothing:
             nothing.path = nothing.path or path
             raise
         finally:
             self._nested -= 1
 
-    def _gathered(self, raw: Any, path: str, inside: frozenset[str]) -> tuple[Json, frozenset[str]]:
+    def _merge_level(self, raw: Any, path: str, inside: frozenset[str]) -> tuple[Json, frozenset[str]]:
         """Everything that applies on this level as one schema: `allOf`, and siblings of a reference."""
-        joined = Joined()
+        merger = SchemaMerger()
         references: dict[str, None] = {}
         waiting: deque[Any] = deque([raw])
         entered = {*inside}
         while waiting:
-            part = self._part(waiting.popleft(), path)
+            part = self._convert_part(waiting.popleft(), path)
             if "allOf" in part:
                 waiting.extendleft(reversed(self._all_of(part.pop("allOf"), path)))
             if "$ref" in part:
-                references[self._local(part.pop("$ref"), path)] = None
-            for word in joined.add(part):
-                self._changed(path, f"{word} was left out on one side, since both cannot be said at once")
+                references[self._check_reference(part.pop("$ref"), path)] = None
+            for keyword in merger.add(part):
+                self._report(path, f"{keyword} was left out on one side, since both cannot be said at once")
             if not waiting and references:
-                written = self._written_out(joined, references, path, entered)
+                written = self._next_to_inline(merger, references, path, entered)
                 if written is None:
                     break
                 entered.add(written)
                 waiting.append(self._definitions.target(written))
-        words = joined.said()
+        keywords = merger.result()
         if references:
-            words = {"$ref": next(iter(references)), **{word: words[word] for word in NOTES if word in words}}
-        return words, inside if len(entered) == len(inside) else frozenset(entered)
+            keywords = {
+                "$ref": next(iter(references)),
+                **{keyword: keywords[keyword] for keyword in NOTES if keyword in keywords},
+            }
+        return keywords, inside if len(entered) == len(inside) else frozenset(entered)
 
-    def _all_of(self, given: Any, path: str) -> list[Any]:
-        if given is None:
-            self._changed(path, "allOf was left out, since it is null")
+    def _all_of(self, branches: Any, path: str) -> list[Any]:
+        if branches is None:
+            self._report(path, "allOf was left out, since it is null")
             return []
-        if not isinstance(given, list):
+        if not isinstance(branches, list):
             raise self._cannot(path, "allOf must be an array")
-        self._changed(path, "allOf was joined into one schema")
-        return given
+        self._report(path, "allOf was joined into one schema")
+        return branches
 
-    def _part(self, raw: Any, path: str) -> Json:
+    def _convert_part(self, raw: Any, path: str) -> Json:
         self._visits += 1
         self._written += own_weight(raw) if isinstance(raw, dict) else 1
         if self._visits > 2 * self._enough or self._written > 2 * self._room:
@@ -138,316 +141,332 @@ class Rewrite:
         if raw is False:
             raise Unsatisfiable
         if raw is True:
-            self._changed(path, "true became an empty schema")
+            self._report(path, "true became an empty schema")
             return {}
         if not isinstance(raw, dict):
             raise self._cannot(path, "a schema must be an object")
-        changes = [f"{word} was left out, since it may only stand at the root" for word in raw if word in ELSEWHERE]
+        changes = [
+            f"{keyword} was left out, since it may only stand at the root" for keyword in raw if keyword in ELSEWHERE
+        ]
         if not path:
             changes.clear()
-        words = supported(raw, changes)
-        if "type" in words:
-            self._check_types(words, path)
+        keywords = convert_keywords(raw, changes)
+        if "type" in keywords:
+            self._check_types(keywords, path)
         for change in changes:
-            self._changed(path, change)
-        return words
+            self._report(path, change)
+        return keywords
 
-    def _local(self, reference: Any, path: str) -> str:
+    def _check_reference(self, reference: Any, path: str) -> str:
         if not isinstance(reference, str):
             raise self._cannot(path, "$ref must be a string")
         if not self._definitions.has(reference):
-            raise self._cannot(path, f"$ref {shortened(reference)} leads to no schema of this document")
+            raise self._cannot(path, f"$ref {shorten_repr(reference)} leads to no schema of this document")
         return reference
 
-    def _written_out(self, joined: Joined, references: dict[str, None], path: str, entered: set[str]) -> str | None:
+    def _next_to_inline(
+        self, merger: SchemaMerger, references: dict[str, None], path: str, entered: set[str]
+    ) -> str | None:
         """Take a reference whose target must be merged with its siblings off the list, if there is one."""
-        beside = others = joined.words() - {*NOTES}
+        beside = others = merger.keywords() - {*NOTES}
         if len(references) == 1:
             target = self._definitions.target(next(iter(references)))
             if isinstance(target, dict):
-                others = {word for word in beside if word not in target or not joined.says(word, target[word])}
+                others = {
+                    keyword
+                    for keyword in beside
+                    if keyword not in target or not merger.has_value(keyword, target[keyword])
+                }
             if not others:
                 if beside:
-                    self._changed(path, "what stands beside $ref was left out, since the reference says it too")
+                    self._report(path, "what stands beside $ref was left out, since the reference says it too")
                 return None
         chosen = next((each for each in references if each not in entered and each != "#"), None)
         if chosen is None or self._visits > self._enough or self._written > self._room:
-            self._changed(path, f"{', '.join(sorted(others)) or 'a reference'} beside $ref was left out")
+            self._report(path, f"{', '.join(sorted(others)) or 'a reference'} beside $ref was left out")
             return None
         del references[chosen]
-        self._changed(path, f"{chosen} was written out, since more stands beside it")
+        self._report(path, f"{chosen} was written out, since more stands beside it")
         return chosen
 
-    def _reference(self, words: Json, path: str) -> Json:
-        reference = words.pop("$ref")
+    def _rewrite_reference(self, keywords: Json, path: str) -> Json:
+        reference = keywords.pop("$ref")
         pointer = self._definitions.name_of(reference)
         if pointer != reference:
-            self._changed(path, f"$ref {reference} became {pointer}")
-        notes = self._without_default(words, path, "$ref")
+            self._report(path, f"$ref {reference} became {pointer}")
+        notes = self._without_default(keywords, path, "$ref")
         if not notes:
             return {"$ref": pointer}
-        if "default" not in words:
-            self._changed(path, "$ref moved into anyOf, since nothing may stand beside it")
+        if "default" not in keywords:
+            self._report(path, "$ref moved into anyOf, since nothing may stand beside it")
         return {"anyOf": [{"$ref": pointer}], **notes}
 
-    def _without_default(self, words: Json, path: str, beside: str) -> Json:
+    def _without_default(self, keywords: Json, path: str, beside: str) -> Json:
         """The annotations of a level that cannot have a default: it moves into the description."""
-        notes: Json = {word: words[word] for word in ("title", "description") if word in words}
-        if "default" in words:
-            note = told("default", words["default"])
+        notes: Json = {keyword: keywords[keyword] for keyword in ("title", "description") if keyword in keywords}
+        if "default" in keywords:
+            note = render_note("default", keywords["default"])
             if note is not None:
-                notes["description"] = noted(notes.get("description"), note)
-            self._changed(path, f"default cannot stand beside {beside} and was {_where(note)}")
+                notes["description"] = append_notes(notes.get("description"), note)
+            self._report(path, f"default cannot stand beside {beside} and was {_note_outcome(note)}")
         return notes
 
     # --- alternatives ---------------------------------------------------------------------------------------------
 
-    def _alternatives(self, words: Json, path: str, inside: frozenset[str]) -> Json:
-        branches = words["anyOf"]
+    def _rewrite_alternatives(self, keywords: Json, path: str, inside: frozenset[str]) -> Json:
+        branches = keywords["anyOf"]
         if not isinstance(branches, list) or not all(isinstance(branch, dict | bool) for branch in branches):
-            raise self._cannot(stepped(path, "anyOf"), "it must be an array of schemas")
-        own = {word: value for word, value in words.items() if word not in NOTES and word != "anyOf"}
+            raise self._cannot(child_path(path, "anyOf"), "it must be an array of schemas")
+        own = {keyword: value for keyword, value in keywords.items() if keyword not in NOTES and keyword != "anyOf"}
         if own:
-            rest = self._shared(words, own, branches, path)
+            rest = self._fold_alternatives(keywords, own, branches, path)
             if rest is not None:
-                return self._typed(rest, path, inside)
+                return self._rewrite_typed(rest, path, inside)
             branches = [{"allOf": [own, branch]} for branch in branches]
             # Merging is reported once, here, and not for each branch.
-            self._changed(path, f"{', '.join(sorted(own))} moved from beside anyOf into its schemas")
+            self._report(path, f"{', '.join(sorted(own))} moved from beside anyOf into its schemas")
         out: list[Json] = []
         for branch in branches:
             before = len(self.changes)
             try:
-                out.append(self._schema(branch, stepped(path, "anyOf"), inside))
+                out.append(self._rewrite(branch, child_path(path, "anyOf"), inside))
             except Unsatisfiable:
                 del self.changes[before:]
-                self._changed(path, "a schema of anyOf that allows nothing was left out")
+                self._report(path, "a schema of anyOf that allows nothing was left out")
         if not out:
             raise Unsatisfiable
-        return {"anyOf": self._grouped(out, path), **self._without_default(words, path, "anyOf")}
+        return {"anyOf": self._split_groups(out, path), **self._without_default(keywords, path, "anyOf")}
 
-    def _shared(self, words: Json, own: Json, branches: list[Any], path: str) -> Json | None:
+    def _fold_alternatives(self, keywords: Json, own: Json, branches: list[Any], path: str) -> Json | None:
         """The schema without its alternatives, if they only repeat or only require properties; None if they must
         stay."""
-        rest = {word: value for word, value in words.items() if word != "anyOf"}
+        rest = {keyword: value for keyword, value in keywords.items() if keyword != "anyOf"}
         if any(branch is True or branch == {} for branch in branches):
-            self._changed(path, "anyOf was left out, since one of its schemas allows everything")
+            self._report(path, "anyOf was left out, since one of its schemas allows everything")
             return rest
         requires = all(isinstance(b, dict) and b.keys() <= {"required", "title", "description"} for b in branches)
-        visits = self._visits + (1 + _levels(own)) * len(branches)
+        visits = self._visits + (1 + _count_levels(own)) * len(branches)
         if not requires and visits <= self._enough and self._written + weight(own) * len(branches) <= self._room:
             return None
-        note = told("anyOf", branches)
+        note = render_note("anyOf", branches)
         if note is not None:
-            rest["description"] = noted(rest.get("description"), note)
-        self._changed(path, f"anyOf was {_where(note)}, so that what stands beside it need not be repeated")
+            rest["description"] = append_notes(rest.get("description"), note)
+        self._report(path, f"anyOf was {_note_outcome(note)}, so that what stands beside it need not be repeated")
         return rest
 
-    def _grouped(self, branches: list[Json], path: str) -> list[Json]:
+    def _split_groups(self, branches: list[Json], path: str) -> list[Json]:
         while len(branches) > MOST_BRANCHES:
             starts = range(0, len(branches), MOST_BRANCHES)
             branches = [{"anyOf": branches[at : at + MOST_BRANCHES]} for at in starts]
-            self._changed(path, f"anyOf was divided into groups of {MOST_BRANCHES}")
+            self._report(path, f"anyOf was divided into groups of {MOST_BRANCHES}")
         return branches
 
     # --- types ----------------------------------------------------------------------------------------------------
 
-    def _typed(self, words: Json, path: str, inside: frozenset[str]) -> Json:
-        types = self._types(words, path)
-        if "enum" in words:
-            return self._enumerated(words, types, path, inside)
+    def _rewrite_typed(self, keywords: Json, path: str, inside: frozenset[str]) -> Json:
+        types = self._unique_types(keywords, path)
+        if "enum" in keywords:
+            return self._rewrite_enum(keywords, types, path, inside)
         if types is None:
-            if not words.get("required") and (path or not words):
-                return self._below(words, path, inside)
-            self._changed(path, "type object was added")
+            if not keywords.get("required") and (path or not keywords):
+                return self._rewrite_children(keywords, path, inside)
+            self._report(path, "type object was added")
             types = ["object"]
-            words = {"type": "object", **words}
+            keywords = {"type": "object", **keywords}
         if len(types) == 1:
-            return self._single(words, types[0], path, inside)
-        used = {name: {word: words[word] for word in words if word in WORDS_OF[name]} for name in types}
+            return self._rewrite_type(keywords, types[0], path, inside)
+        used = {
+            name: {keyword: keywords[keyword] for keyword in keywords if keyword in KEYWORDS_OF[name]} for name in types
+        }
         if not any(used.values()):
-            return {"type": types, **self._only_notes(words, path)}
-        self._changed(path, "the types were divided over anyOf, each with its own keywords")
-        branches = self._possible([{"type": name, **own} for name, own in used.items() if own], path, inside)
+            return {"type": types, **self._keep_notes(keywords, path)}
+        self._report(path, "the types were divided over anyOf, each with its own keywords")
+        branches = self._rewrite_branches([{"type": name, **own} for name, own in used.items() if own], path, inside)
         if bare := [name for name, own in used.items() if not own]:
             branches.append({"type": bare[0] if len(bare) == 1 else bare})
         if not branches:
             raise Unsatisfiable
-        return {"anyOf": branches, **self._without_default(words, path, "anyOf")}
+        return {"anyOf": branches, **self._without_default(keywords, path, "anyOf")}
 
-    def _types(self, words: Json, path: str) -> list[str] | None:
-        if "type" not in words:
+    def _unique_types(self, keywords: Json, path: str) -> list[str] | None:
+        if "type" not in keywords:
             return None
-        once = list(dict.fromkeys(type_names(words["type"])))
-        if isinstance(words["type"], list) and len(once) < len(words["type"]):
-            self._changed(path, "a type that was listed twice is listed once")
-            words["type"] = once if len(once) > 1 else once[0]
+        once = list(dict.fromkeys(type_names(keywords["type"])))
+        if isinstance(keywords["type"], list) and len(once) < len(keywords["type"]):
+            self._report(path, "a type that was listed twice is listed once")
+            keywords["type"] = once if len(once) > 1 else once[0]
         return once
 
-    def _check_types(self, words: Json, path: str) -> None:
-        if words["type"] == "any":
-            del words["type"]
-            self._changed(path, "type any was left out, since it allows everything")
+    def _check_types(self, keywords: Json, path: str) -> None:
+        if keywords["type"] == "any":
+            del keywords["type"]
+            self._report(path, "type any was left out, since it allows everything")
             return
-        names = type_names(words["type"])
+        names = type_names(keywords["type"])
         for name in names:
-            if not isinstance(name, str) or name not in WORDS_OF:
-                raise self._cannot(path, f"invalid type {shortened(name)}")
+            if not isinstance(name, str) or name not in KEYWORDS_OF:
+                raise self._cannot(path, f"invalid type {shorten_repr(name)}")
         if not names:
             raise self._cannot(path, "type array cannot be empty")
 
-    def _only_notes(self, words: Json, path: str) -> Json:
-        for word in [word for word in words if word not in NOTES and word != "type"]:
-            self._changed(path, f"{word} was left out, since it says nothing about these types")
-        return self._without_default(words, path, "several types")
+    def _keep_notes(self, keywords: Json, path: str) -> Json:
+        for keyword in [keyword for keyword in keywords if keyword not in NOTES and keyword != "type"]:
+            self._report(path, f"{keyword} was left out, since it says nothing about these types")
+        return self._without_default(keywords, path, "several types")
 
-    def _enumerated(self, words: Json, types: list[str] | None, path: str, inside: frozenset[str]) -> Json:
-        values = words["enum"]
+    def _rewrite_enum(self, keywords: Json, types: list[str] | None, path: str, inside: frozenset[str]) -> Json:
+        values = keywords["enum"]
         if not isinstance(values, list):
             raise self._cannot(path, "enum must be an array")
         if any(kind_of(value) in ("integer", "number") and not is_number(value) for value in values):
             raise self._cannot(path, "enum has a number that is too large or none at all")
-        if enum_stands(words, types) and values:
-            return self._single(words, types[0], path, inside) if types and len(types) == 1 else dict(words)
-        self._changed(path, "enum was divided by the types of its values" if values else "enum is empty")
+        if can_keep_enum(keywords, types) and values:
+            return self._rewrite_type(keywords, types[0], path, inside) if types and len(types) == 1 else dict(keywords)
+        self._report(path, "enum was divided by the types of its values" if values else "enum is empty")
         typed: list[Json] = []
-        for branch in enum_branches(values, types):
-            own = {word: words[word] for word in words if word in WORDS_OF[branch["type"]] and word != "enum"}
+        for branch in split_enum(values, types):
+            own = {
+                keyword: keywords[keyword]
+                for keyword in keywords
+                if keyword in KEYWORDS_OF[branch["type"]] and keyword != "enum"
+            }
             typed.append({**own, **branch})
-        branches = self._possible(typed, path, inside)
+        branches = self._rewrite_branches(typed, path, inside)
         if not branches:
             raise Unsatisfiable
-        notes: Json = {word: words[word] for word in NOTES if word in words}
+        notes: Json = {keyword: keywords[keyword] for keyword in NOTES if keyword in keywords}
         if any(branch["type"] in ("object", "array") for branch in branches):
-            note = told("enum", values)
-            self._changed(path, f"values of an enum that are objects or arrays were {_where(note)}")
+            note = render_note("enum", values)
+            self._report(path, f"values of an enum that are objects or arrays were {_note_outcome(note)}")
             if note is not None:
-                notes["description"] = noted(notes.get("description"), note)
+                notes["description"] = append_notes(notes.get("description"), note)
         if len(branches) == 1:
             return {**branches[0], **notes}
-        return {"anyOf": self._grouped(branches, path), **self._without_default(notes, path, "anyOf")}
+        return {"anyOf": self._split_groups(branches, path), **self._without_default(notes, path, "anyOf")}
 
-    def _possible(self, branches: list[Json], path: str, inside: frozenset[str]) -> list[Json]:
+    def _rewrite_branches(self, branches: list[Json], path: str, inside: frozenset[str]) -> list[Json]:
         """Each branch with one type; unsatisfiable ones are dropped."""
         out: list[Json] = []
         for branch in branches:
             try:
-                out.append(self._single(branch, branch["type"], path, inside))
+                out.append(self._rewrite_type(branch, branch["type"], path, inside))
             except Unsatisfiable:
-                self._changed(path, f"type {branch['type']} was left out, since nothing of it is allowed")
+                self._report(path, f"type {branch['type']} was left out, since nothing of it is allowed")
         return out
 
-    def _single(self, words: Json, name: str, path: str, inside: frozenset[str]) -> Json:
-        for word in [word for word in words if word not in WORDS_OF[name] | {*NOTES, "type"}]:
-            self._changed(path, f"{word} was left out, since it says nothing about type {name}")
-            words = {key: value for key, value in words.items() if key != word}
-        out = self._below(words, path, inside)
+    def _rewrite_type(self, keywords: Json, name: str, path: str, inside: frozenset[str]) -> Json:
+        for keyword in [keyword for keyword in keywords if keyword not in KEYWORDS_OF[name] | {*NOTES, "type"}]:
+            self._report(path, f"{keyword} was left out, since it says nothing about type {name}")
+            keywords = {key: value for key, value in keywords.items() if key != keyword}
+        out = self._rewrite_children(keywords, path, inside)
         changes: list[str] = []
         mend_ranges(out, name, changes)
         for change in changes:
-            self._changed(path, change)
+            self._report(path, change)
         return out
 
     # --- what is below ----------------------------------------------------------------------------------------------
 
-    def _below(self, words: Json, path: str, inside: frozenset[str]) -> Json:
-        out = dict(words)
+    def _rewrite_children(self, keywords: Json, path: str, inside: frozenset[str]) -> Json:
+        out = dict(keywords)
         if "pattern" in out and not isinstance(out["pattern"], str):
             del out["pattern"]
-            self._changed(path, "pattern was left out, since it is no text")
+            self._report(path, "pattern was left out, since it is no text")
         if "items" in out:
-            self._items(out, path, inside)
+            self._rewrite_items(out, path, inside)
         if "properties" in out or "required" in out:
-            self._properties(out, path, inside)
+            self._rewrite_properties(out, path, inside)
         others = out.get("additionalProperties")
         if others is not None and not isinstance(others, bool):
             try:
-                out["additionalProperties"] = self._schema(others, stepped(path, "additionalProperties"), inside)
+                out["additionalProperties"] = self._rewrite(others, child_path(path, "additionalProperties"), inside)
             except Unsatisfiable:
                 out["additionalProperties"] = False
-                self._changed(path, "additionalProperties became false, since nothing fits it")
+                self._report(path, "additionalProperties became false, since nothing fits it")
         elif "additionalProperties" in out and others is None:
             raise self._cannot(path, "additionalProperties must be a boolean or an object")
         return out
 
-    def _items(self, out: Json, path: str, inside: frozenset[str]) -> None:
+    def _rewrite_items(self, out: Json, path: str, inside: frozenset[str]) -> None:
         try:
             items = out.pop("items")
             if items is True or items == {}:
-                self._changed(path, "items was left out, since it allows everything")
+                self._report(path, "items was left out, since it allows everything")
                 return
-            below = self._schema(items, stepped(path, "items"), inside)
+            below = self._rewrite(items, child_path(path, "items"), inside)
             if below:
                 out["items"] = below
             else:
-                self._changed(path, "items was left out, since what remains of it allows everything")
+                self._report(path, "items was left out, since what remains of it allows everything")
         except Unsatisfiable:
-            self._changed(path, "items that nothing fits became maxItems 0")
+            self._report(path, "items that nothing fits became maxItems 0")
             out["maxItems"] = 0
 
-    def _properties(self, out: Json, path: str, inside: frozenset[str]) -> None:
-        given, required = out.get("properties", {}), self._required(out, path)
-        if not isinstance(given, dict):
-            raise self._cannot(stepped(path, "properties"), "it must be an object")
+    def _rewrite_properties(self, out: Json, path: str, inside: frozenset[str]) -> None:
+        declared, required = out.get("properties", {}), self._unique_required(out, path)
+        if not isinstance(declared, dict):
+            raise self._cannot(child_path(path, "properties"), "it must be an object")
         properties: Json = {}
         hidden: list[str] = []
         needed = {*required}
-        for name, below in given.items():
+        for name, below in declared.items():
             if name in RESERVED:
                 hidden.append(name)
                 continue
             before = len(self.changes)
             try:
-                properties[name] = self._schema(below, stepped(path, "properties", name), inside)
+                properties[name] = self._rewrite(below, child_path(path, "properties", name), inside)
             except Unsatisfiable:
                 if name in needed:
                     raise
                 del self.changes[before:]
-                self._changed(path, f"property {shortened(name)} was left out, since no value of it is allowed")
+                self._report(path, f"property {shorten_repr(name)} was left out, since no value of it is allowed")
         for name in [name for name in required if name not in properties]:
-            self._undeclared(out, properties, name, path, inside)
-        kept = [name for name in required if name in properties]
+            self._declare_required(out, properties, name, path, inside)
+        declared_required = [name for name in required if name in properties]
         if "properties" in out or properties:
             out["properties"] = properties
-        if "required" in out and kept != out["required"]:
-            out["required"] = kept
+        if "required" in out and declared_required != out["required"]:
+            out["required"] = declared_required
         if hidden:
-            self._hide(out, {name: given[name] for name in hidden}, path)
+            self._hide_reserved(out, {name: declared[name] for name in hidden}, path)
 
-    def _required(self, out: Json, path: str) -> list[str]:
+    def _unique_required(self, out: Json, path: str) -> list[str]:
         if "required" not in out:
             return []
-        given = out["required"]
-        names = list(dict.fromkeys(n for n in given if isinstance(n, str))) if isinstance(given, list) else []
-        if names != given:
-            self._changed(path, "required was put right: it lists each name once")
+        required = out["required"]
+        names = list(dict.fromkeys(n for n in required if isinstance(n, str))) if isinstance(required, list) else []
+        if names != required:
+            self._report(path, "required was put right: it lists each name once")
             out["required"] = names
         return names
 
-    def _undeclared(self, out: Json, properties: Json, name: str, path: str, inside: frozenset[str]) -> None:
+    def _declare_required(self, out: Json, properties: Json, name: str, path: str, inside: frozenset[str]) -> None:
         """Declare a required property, with the schema of `additionalProperties`, which changes no meaning."""
         others = out.get("additionalProperties", True)
         if others is False or name in RESERVED:
-            self._changed(path, f"{shortened(name)} is not required any longer, since it is not declared")
+            self._report(path, f"{shorten_repr(name)} is not required any longer, since it is not declared")
             return
-        self._changed(path, f"the required property {shortened(name)} was declared")
-        properties[name] = {} if others is True else self._schema(others, stepped(path, "additionalProperties"), inside)
+        self._report(path, f"the required property {shorten_repr(name)} was declared")
+        properties[name] = (
+            {} if others is True else self._rewrite(others, child_path(path, "additionalProperties"), inside)
+        )
 
-    def _hide(self, out: Json, hidden: Json, path: str) -> None:
+    def _hide_reserved(self, out: Json, hidden: Json, path: str) -> None:
         """A property with a reserved name stays possible as an additional property that the description mentions."""
-        note = told("also takes the properties", hidden)
+        note = render_note("also takes the properties", hidden)
         if note is not None:
-            out["description"] = noted(out.get("description"), note)
+            out["description"] = append_notes(out.get("description"), note)
         if out.get("additionalProperties", True) is not True:
             del out["additionalProperties"]
-        self._changed(path, f"properties with reserved names were {_where(note)}: {', '.join(map(repr, hidden))}")
+        self._report(path, f"properties with reserved names were {_note_outcome(note)}: {', '.join(map(repr, hidden))}")
 
 
-def _where(note: str | None) -> str:
+def _note_outcome(note: str | None) -> str:
     return "moved into the description" if note is not None else "left out"
 
 
-def _levels(schema: Json) -> int:
+def _count_levels(schema: Json) -> int:
     """Number of objects and lists in it, roughly the number of levels that a copy costs."""
     count, waiting = 0, [schema]
     while waiting:

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from moonshim.engine.request.schema.merge import Json, Unsatisfiable, is_number
 
-__all__ = ["LONGEST_ENUM", "WORDS_OF", "enum_branches", "enum_stands", "kind_of", "mend_ranges"]
+__all__ = ["KEYWORDS_OF", "LONGEST_ENUM", "can_keep_enum", "kind_of", "mend_ranges", "split_enum"]
 
-WORDS_OF: Final[dict[str, frozenset[str]]] = {
+KEYWORDS_OF: Final[dict[str, frozenset[str]]] = {
     "object": frozenset({"properties", "required", "additionalProperties"}),
     "array": frozenset({"items", "minItems", "maxItems"}),
     "string": frozenset({"minLength", "maxLength", "pattern", "enum"}),
@@ -48,22 +48,22 @@ def _fits(value: Any, types: list[str]) -> bool:
     return kind in types or (kind == "integer" and "number" in types)
 
 
-def enum_stands(words: Json, types: list[str] | None) -> bool:
+def can_keep_enum(keywords: Json, types: list[str] | None) -> bool:
     """Whether an enum can stay unchanged next to its types."""
-    values = words["enum"]
+    values = keywords["enum"]
     if types is None or len(values) > LONGEST_ENUM or not all(_fits(value, types) for value in values):
         return False
     if len(types) == 1:
         return types[0] in _LISTED
     # If a numeric type comes before null, Moonshot refuses the null.
     pair = len(types) == 2 and "null" in types and {*types} <= _LISTED and types[-1] in ("number", "integer")
-    return (pair or {*types} in ({"string", "null"}, {"boolean", "null"})) and not words.keys() & _BESIDE
+    return (pair or {*types} in ({"string", "null"}, {"boolean", "null"})) and not keywords.keys() & _OTHER_KEYWORDS
 
 
-_BESIDE: Final = frozenset().union(*WORDS_OF.values()) - {"enum"}
+_OTHER_KEYWORDS: Final = frozenset().union(*KEYWORDS_OF.values()) - {"enum"}
 
 
-def enum_branches(values: list[Any], types: list[str] | None) -> list[Json]:
+def split_enum(values: list[Any], types: list[str] | None) -> list[Json]:
     """One schema per kind of value; values that no declared type accepts are dropped."""
     groups: dict[str, list[Any]] = {}
     for value in values:
@@ -73,10 +73,10 @@ def enum_branches(values: list[Any], types: list[str] | None) -> list[Json]:
             groups.setdefault(label, []).append(value)
     if not groups:
         raise Unsatisfiable
-    return [branch for label, group in groups.items() for branch in _branches(label, group, types)]
+    return [branch for label, group in groups.items() for branch in _split_group(label, group, types)]
 
 
-def _branches(label: str, group: list[Any], types: list[str] | None) -> list[Json]:
+def _split_group(label: str, group: list[Any], types: list[str] | None) -> list[Json]:
     if label == "numeric":
         whole = all(kind_of(value) == "integer" for value in group)
         label = "integer" if whole and (types is None or "number" not in types) else "number"
@@ -87,24 +87,24 @@ def _branches(label: str, group: list[Any], types: list[str] | None) -> list[Jso
     return [{"type": label, "enum": group[at : at + LONGEST_ENUM]} for at in range(0, len(group), LONGEST_ENUM)]
 
 
-def mend_ranges(words: Json, type_: str, changes: list[str]) -> None:
+def mend_ranges(keywords: Json, type_: str, changes: list[str]) -> None:
     """Drop invalid bounds and round those of integers inwards; raises `Unsatisfiable` if they cross."""
     for low, high in _RANGES:
-        for word, rounded in ((low, math.ceil), (high, math.floor)):
-            if word not in words:
+        for keyword, rounded in ((low, math.ceil), (high, math.floor)):
+            if keyword not in keywords:
                 continue
-            value = words[word]
+            value = keywords[keyword]
             if not is_number(value):
-                del words[word]
-                changes.append(f"{word} was left out, since it is no number")
+                del keywords[keyword]
+                changes.append(f"{keyword} was left out, since it is no number")
                 continue
             if (type_ == "integer" or low != "minimum") and rounded(value) != value:
-                words[word] = value = rounded(value)
-                changes.append(f"{word} was rounded to {value}, which says the same of whole numbers")
+                keywords[keyword] = value = rounded(value)
+                changes.append(f"{keyword} was rounded to {value}, which says the same of whole numbers")
             if low != "minimum" and value < 0:
-                if word == high:
+                if keyword == high:
                     raise Unsatisfiable
-                del words[word]
-                changes.append(f"{word} was left out, since it is always met")
-        if low in words and high in words and words[low] > words[high]:
+                del keywords[keyword]
+                changes.append(f"{keyword} was left out, since it is always met")
+        if low in keywords and high in keywords and keywords[low] > keywords[high]:
             raise Unsatisfiable

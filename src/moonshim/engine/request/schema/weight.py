@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["LARGEST", "MOST_READ", "own_weight", "stepped", "weight"]
+__all__ = ["LARGEST", "MOST_READ", "child_path", "own_weight", "weight"]
 
 LARGEST: Final = 120_000
 """Bytes of JSON that Moonshot accepts for one schema."""
@@ -46,22 +46,22 @@ def weight(value: Any) -> int:
 def own_weight(schema: dict[str, Any]) -> int:
     """The same for one level: of its subschemas only the names count."""
     total = 1
-    for word, value in schema.items():
-        total += len(word) + 4
-        if word in _HOLD_SCHEMAS and isinstance(value, dict | list):
+    for keyword, value in schema.items():
+        total += len(keyword) + 4
+        if keyword in _HOLD_SCHEMAS and isinstance(value, dict | list):
             total += sum(len(name) + 4 for name in value) if isinstance(value, dict) else len(value)
         else:
             total += weight(value)
     return total
 
 
-def stepped(path: str, word: str, name: str | None = None) -> str:
+def child_path(path: str, keyword: str, name: str | None = None) -> str:
     """The path of a subschema; a very long one is cut at the start.
 
-    >>> stepped("", "items"), stepped("items", "properties", "a")
+    >>> child_path("", "items"), child_path("items", "properties", "a")
     ('items', 'items.properties.a')
     """
     if name is not None:
-        word = f"{word}.{name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + '…'}"
-    below = f"{path}.{word}" if path else word
+        keyword = f"{keyword}.{name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + '…'}"
+    below = f"{path}.{keyword}" if path else keyword
     return below if len(below) <= _LONGEST_PATH else f"…{below[-_LONGEST_PATH:]}"

@@ -42,10 +42,10 @@ class ToolAdapter:
         """Return the tools as the host accepts them; the same tuple when nothing changes."""
         for tool in tools:
             # Reserve names that the host accepts first, so that no rewritten name takes one, whatever the order.
-            if not _is_hosts(tool) and self.names.accepts(tool.name):
-                self.names.of(tool.name)
-        made = map(self._made, tools, _places(tools, where))
-        out = tuple(tool for tool in made if tool is not None)
+            if not _is_server_tool(tool) and self.names.accepts(tool.name):
+                self.names.resolve(tool.name)
+        adapted = map(self._adapt, tools, _places(tools, where))
+        out = tuple(tool for tool in adapted if tool is not None)
         limit = self._profile.tool_limit
         if limit is not None and len(self.by_name) > limit:
             raise InvalidInput(
@@ -67,82 +67,82 @@ class ToolAdapter:
         name = None if choice.name is None else self.name_of(choice.name)
         allowed = choice.allowed
         if allowed is not None:
-            allowed = tuple(self.name_of(one) for one in allowed if one not in self._left_out)
+            allowed = tuple(self.name_of(tool) for tool in allowed if tool not in self._left_out)
         return (
             choice if (name, allowed) == (choice.name, choice.allowed) else replace(choice, name=name, allowed=allowed)
         )
 
     def name_of(self, name: str) -> str:
         """The host's name of a declared tool; any other string is returned unchanged."""
-        return self.names.of(name) if name in self.declared else name
+        return self.names.resolve(name) if name in self.declared else name
 
-    def _made(self, tool: Tool, place: str) -> Tool | None:
+    def _adapt(self, tool: Tool, place: str) -> Tool | None:
         first = self.declared.setdefault(tool.name, tool)
         if first is not tool:
-            if not _alike(first, tool):
+            if not _is_same_definition(first, tool):
                 raise InvalidInput(f"function name {tool.name} is duplicated, with two definitions", field=place)
-            self._tell("tool_merged", f"{tool.name} is declared twice, in the same way", place)
+            self._report("tool_merged", f"{tool.name} is declared twice, in the same way", place)
             return None
-        if _is_hosts(tool):
-            return self._searching(tool, place)
-        made = tool
+        if _is_server_tool(tool):
+            return self._adapt_search(tool, place)
+        adapted = tool
         if tool.kind == "custom":
-            made = replace(made, kind="function", parameters=tool.parameters or FREE_TEXT_SCHEMA, extras={})
-            self._tell("tool_custom", f"{tool.name} takes one free text: said as a function of one string", place)
+            adapted = replace(adapted, kind="function", parameters=tool.parameters or FREE_TEXT_SCHEMA, extras={})
+            self._report("tool_custom", f"{tool.name} takes one free text: said as a function of one string", place)
         if self._is_typed(tool):
-            made = replace(made, extras={})
-            self._tell("tool_typed", f"{tool.name} is known by its type to Anthropic alone: said as any other", place)
+            adapted = replace(adapted, extras={})
+            self._report("tool_typed", f"{tool.name} is known by its type to Anthropic alone: said as any other", place)
         if tool.deferred:
-            made = replace(made, deferred=False)
-            self._tell("tool_deferred", f"{tool.name} is declared at once: nothing can search for it here", place)
-        made = self._written(made, place)
-        name = self.names.of(tool.name)
+            adapted = replace(adapted, deferred=False)
+            self._report("tool_deferred", f"{tool.name} is declared at once: nothing can search for it here", place)
+        adapted = self._adapt_schema(adapted, place)
+        name = self.names.resolve(tool.name)
         if name != tool.name:
-            made = replace(made, name=name)
-            self._tell("tool_name", f"{tool.name!r} is called {name!r} here, which the host accepts", place)
+            adapted = replace(adapted, name=name)
+            self._report("tool_name", f"{tool.name!r} is called {name!r} here, which the host accepts", place)
         self.by_name[name] = tool
-        return made
+        return adapted
 
     def _is_typed(self, tool: Tool) -> bool:
         """Whether Messages would declare it by a type that the host does not know."""
         return self._profile.dialect == MESSAGES and not self._profile.typed_tools and is_typed(tool)
 
-    def _searching(self, tool: Tool, place: str) -> Tool | None:
+    def _adapt_search(self, tool: Tool, place: str) -> Tool | None:
         """Adapt a tool that the host runs itself. Only web search is supported."""
         name = self._profile.web_search
         if name is None or not tool.name.startswith(_SEARCHES):
             self._left_out.add(tool.name)
-            self._tell("tool_left_out", f"{tool.name} is run by the host, and {self._profile.host} has none", place)
+            self._report("tool_left_out", f"{tool.name} is run by the host, and {self._profile.host} has none", place)
             return None
         if name in self.by_name:
-            self._tell("tool_merged", f"{tool.name} is the same search that was declared before", place)
-            self.names.call(tool.name, name)
+            self._report("tool_merged", f"{tool.name} is the same search that was declared before", place)
+            self.names.assign(tool.name, name)
             return None
-        self.names.call(tool.name, name)
+        self.names.assign(tool.name, name)
         self.by_name[name] = tool
         if tool.name == name:
             return tool
-        self._tell("tool_search", f"{tool.name} is the host's own {name}", place)
+        self._report("tool_search", f"{tool.name} is the host's own {name}", place)
         return Tool(name, kind="server")
 
-    def _written(self, tool: Tool, place: str) -> Tool:
+    def _adapt_schema(self, tool: Tool, place: str) -> Tool:
         """The tool with its schema in the host's flavour."""
         if tool.parameters is None or self._profile.schema_flavour is None:
             return tool
         try:
-            schema, told = moonshot_schema(tool.parameters, tool=tool.name)
+            schema, details = moonshot_schema(tool.parameters, tool=tool.name)
         except CannotExpress as error:
             known = place.endswith("]")
             raise CannotExpress(str(error), field=f"{place}.{_schema_field(tool)}" if known else place) from None
-        for detail in told:
-            self._tell("tool_schema", f"{tool.name}: {detail}", place)
-        return replace(tool, parameters=schema) if told else tool
+        for detail in details:
+            self._report("tool_schema", f"{tool.name}: {detail}", place)
+        return replace(tool, parameters=schema) if details else tool
 
-    def _tell(self, rule: str, detail: str, place: str) -> None:
+    def _report(self, rule: str, detail: str, place: str) -> None:
         self._changes.append(Change(rule, detail, place))
 
 
-def _is_hosts(tool: Tool) -> bool:
+def _is_server_tool(tool: Tool) -> bool:
     """Whether the host would have to run it."""
     return tool.kind == "server" or tool.name.startswith("$")
 
@@ -169,5 +169,5 @@ def _same(one: Tool, other: Tool) -> bool:
     return one is other
 
 
-def _alike(one: Tool, other: Tool) -> bool:
+def _is_same_definition(one: Tool, other: Tool) -> bool:
     return (one.kind, one.description, one.parameters) == (other.kind, other.description, other.parameters)

@@ -22,44 +22,44 @@ def declare_in_messages(
     messages: list[LocatedMessage], adapter: ToolAdapter, changes: list[Change], *, accepted: bool
 ) -> tuple[list[LocatedMessage], tuple[Tool, ...]]:
     """Return the messages, and the tools to declare in `tools` because the host reads none in messages."""
-    out, besides = list[LocatedMessage](), list[Tool]()
-    for number, one in enumerate(messages):
-        given = declared_tools(one.message)
-        if given is None:
-            out.append(one)
+    out, moved = list[LocatedMessage](), list[Tool]()
+    for number, located in enumerate(messages):
+        declared = declared_tools(located.message)
+        if declared is None:
+            out.append(located)
             continue
-        where = f"{one.place or f'messages[{number}]'}.tools"
-        if one.message.role != "system":
+        where = f"{located.place or f'messages[{number}]'}.tools"
+        if located.message.role != "system":
             changes.append(Change("dynamic_tools", "only a system message can declare tools: left out", where))
-            out.append(one.as_message(without_declared_tools(one.message)))
+            out.append(located.with_message(without_declared_tools(located.message)))
             continue
-        came = _read(given, where)
-        tools = adapter.declare(came, where)
+        parsed = _parse(declared, where)
+        tools = adapter.declare(parsed, where)
         if accepted:
-            out += _declaring(one, tools if tools is not came else None)
+            out += _split_declaration(located, tools if tools is not parsed else None)
         else:
             changes.append(
                 Change("dynamic_tools", "the host reads no tools in messages: declared with the others", where)
             )
-            besides += tools
-            out.append(one.as_message(without_declared_tools(one.message)))
-    return out, tuple(besides)
+            moved += tools
+            out.append(located.with_message(without_declared_tools(located.message)))
+    return out, tuple(moved)
 
 
-def _read(given: object, where: str) -> tuple[Tool, ...]:
+def _parse(declared: object, where: str) -> tuple[Tool, ...]:
     try:
-        return tuple(parse_tools(given, "openai"))  # type: ignore[arg-type]
+        return tuple(parse_tools(declared, "openai"))  # type: ignore[arg-type]
     except InvalidInput as error:
         raise InvalidInput(str(error), field=where + (error.field or "").removeprefix("tools")) from None
 
 
-def _declaring(one: LocatedMessage, tools: tuple[Tool, ...] | None) -> list[LocatedMessage]:
+def _split_declaration(located: LocatedMessage, tools: tuple[Tool, ...] | None) -> list[LocatedMessage]:
     """Split off other content of the declaring message into a message before it."""
-    message = one.message
+    message = located.message
     if tools is not None:
         message = with_declared_tools(message, format_tools(tools, "kimi"))
     if not any(isinstance(part, Text) and part.text for part in message.parts):
-        return [one.as_message(message)]
-    said = without_declared_tools(one.message)
-    silent = Message("system", (Text(""),), without_content_form(message).extras)
-    return [one.as_message(said), one.as_message(silent)]
+        return [located.with_message(message)]
+    content = without_declared_tools(located.message)
+    declaring = Message("system", (Text(""),), without_content_form(message).extras)
+    return [located.with_message(content), located.with_message(declaring)]

@@ -18,12 +18,12 @@ def fit_choice(request: Request, profile: HostProfile, *, thinking: bool, defaul
     """Adapt the tool choice. The list of tools is never narrowed: it is part of the prompt."""
     changes: list[Change] = []
     choice = request.tool_choice
-    if not request.tools and not _declares_later(request):
+    if not request.tools and not _declares_in_messages(request):
         if choice is None:
             return request, []
         return replace(request, tool_choice=None), [Change("tool_choice", "there are no tools: left out", _PLACE)]
     if choice is None and default:
-        choice = _default(default, request)
+        choice = _default_choice(default, request)
         changes.append(Change("tool_choice_default", f"{default!r}, since the client chose nothing", _PLACE))
     if choice is None:
         return request, []
@@ -40,7 +40,7 @@ def fit_choice(request: Request, profile: HostProfile, *, thinking: bool, defaul
     return (replace(request, tool_choice=choice) if changes else request), changes
 
 
-def _default(word: str, request: Request) -> ToolChoice:
+def _default_choice(word: str, request: Request) -> ToolChoice:
     match word:
         case "auto" | "none" | "required":
             return ToolChoice(word)
@@ -52,6 +52,6 @@ def _default(word: str, request: Request) -> ToolChoice:
     )
 
 
-def _declares_later(request: Request) -> bool:
+def _declares_in_messages(request: Request) -> bool:
     """Whether a system message declares tools (K3)."""
     return any(message.role == "system" and bool(declared_tools(message)) for message in request.messages)

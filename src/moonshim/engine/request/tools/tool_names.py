@@ -21,7 +21,7 @@ class ToolNames:
     and calls change nothing.
 
     >>> names = ToolNames(r"[A-Za-z][A-Za-z0-9_-]*", 16)
-    >>> [names.of(name) for name in ("read", "fs.read file", "fs_read_file", "7zip", "")]
+    >>> [names.resolve(name) for name in ("read", "fs.read file", "fs_read_file", "7zip", "")]
     ['read', 'fs_read_file', 'fs_read_file_2', 'tool_7zip', 'unknown']
     """
 
@@ -31,17 +31,17 @@ class ToolNames:
         self._distinct = Distinct()
         self._known: dict[str, str] = {}
 
-    def of(self, name: str) -> str:
+    def resolve(self, name: str) -> str:
         """The name sent to the host. Raises `CannotExpress` if no candidate matches the host's pattern."""
         known = self._known.get(name)
         if known is None:
-            known = self._known[name] = self._distinct.take(partial(self._spelled, name))
+            known = self._known[name] = self._distinct.take(partial(self._spell, name))
         return known
 
-    def call(self, name: str, known_as: str) -> None:
+    def assign(self, name: str, host_name: str) -> None:
         """Map a name to one that the host defines itself."""
-        self._known[name] = known_as
-        self._distinct.taken.add(known_as)
+        self._known[name] = host_name
+        self._distinct.taken.add(host_name)
 
     def accepts(self, name: str) -> bool:
         """Whether the host accepts the name as it is."""
@@ -49,18 +49,18 @@ class ToolNames:
             return False
         return self._pattern is None or self._pattern.fullmatch(name) is not None
 
-    def _spelled(self, name: str, mark: str) -> str:
-        if self.accepts(name + mark):
-            return name + mark
+    def _spell(self, name: str, suffix: str) -> str:
+        if self.accepts(name + suffix):
+            return name + suffix
         # Without a pattern, the name is only too long or empty.
         plain = (name if self._pattern is None else _OTHER.sub("_", name)) or NAMELESS
-        tail = f"_{digest(name)}{mark}"
+        tail = f"_{digest(name)}{suffix}"
         for candidate in (
-            plain + mark,
-            f"tool_{plain}{mark}",
+            plain + suffix,
+            f"tool_{plain}{suffix}",
             f"{self._cut(plain, tail)}{tail}",
             f"{self._cut('tool_' + plain, tail)}{tail}",
-            f"t{digest(name, mark)}",
+            f"t{digest(name, suffix)}",
         ):
             if self.accepts(candidate):
                 return candidate
