@@ -102,12 +102,12 @@ def _called(call: ast.Call, module: Module) -> Iterator[ast.expr]:
 
 @cache
 def _methods(module: Module) -> dict[tuple[str, str], int]:
-    """Methods of imported classes that take a rule: of a `ChangeCounter`, where it is called `counter` or `tally`."""
+    """Methods of imported classes that take a rule: of a `ChangeCounter`, where the variable is called `counter`."""
     classes = [one for other in modules() for one in other.classes if one.name in module.imported]
     return {
         (variable, name): place
         for one in classes
-        for variable in (one.name.lower(), "tally")
+        for variable in (one.name.lower(), "counter")
         for name, place in _helpers(one.body).items()
     }
 
