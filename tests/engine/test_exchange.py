@@ -125,7 +125,7 @@ def test_an_error_that_comes_first_can_still_be_corrected() -> None:
     assert exchange.problem is not None
     assert exchange.correct(exchange.problem)
     exchange.prepare(SGLANG)
-    assert not exchange.has_started
+    assert (exchange.ending, exchange.is_useless, exchange.repair_counts) == (None, False, {})
 
 
 @pytest.mark.parametrize("client", BODIES)
@@ -304,8 +304,9 @@ def test_after_an_empty_answer_a_second_one_follows_in_the_same_response(client:
     *thoughts, last = exchange.stream.message.parts
     assert "".join(part.text for part in thoughts if isinstance(part, Reasoning)) == "Let me see.Once more."
     assert last == Text("Look.")
-    assert exchange.stream.usage is not None
-    assert exchange.stream.usage.output_tokens == 8
+    assert exchange.usage is not None
+    assert exchange.usage.output_tokens == 8
+    assert exchange.repair_counts["empty_answer"] == 1
     entry = exchange.take_entry()
     assert entry is not None
     assert b"Let me see." in entry.value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random as dice
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
 from inspect import signature
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,12 +15,12 @@ from moonshim.agent.inputs import AnyMessage, AnyTool, read_choice, read_message
 from moonshim.agent.shorten import describe_error
 from moonshim.agent.stream import AnswerStream, ExchangeResult, PreparedQuestion
 from moonshim.config import Timeouts
+from moonshim.engine.exchange import Exchange, RequestTarget
 from moonshim.engine.formats import ToolFormat
 from moonshim.engine.formats.prompting import as_text
 from moonshim.engine.hosts.learned import LearnedFields
-from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.plan import check_options
-from moonshim.engine.prepare import ParsedRequest, Prepared
+from moonshim.engine.prepare import ParsedRequest
 from moonshim.engine.request.extra_body import check_extra_body
 from moonshim.engine.signing import Signer
 from moonshim.engine.stages import Transformer
@@ -39,7 +38,7 @@ from moonshim.engine.values.copies import deep_copy
 from moonshim.engine.values.events import Failed
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput, Problem, UpstreamError
-from moonshim.http_client import UpstreamClient, UpstreamRequest
+from moonshim.http_client import UpstreamClient
 
 __all__ = ["AnswerFailed", "Provider"]
 
@@ -147,11 +146,18 @@ class Provider:
         if options is not None:
             check_options(options)
         check_extra_body(extra_body)
-        self._extra_body = deep_copy(dict(extra_body))
         self.name: str = name or self._destination.name
         self.thinking: Thinking = read_thinking(thinking)
         self.sampling = sampling
-        self._options, self._transformers = options, tuple(transformers)
+        self._target = RequestTarget(
+            key=(base_url, model, self.dialect),
+            upstream=self.dialect,
+            host=self.host,
+            options=options,
+            overrides=self._destination.overrides,
+            transformers=tuple(transformers),
+            extra_body=deep_copy(dict(extra_body)),
+        )
         self._attempts, self._longest_wait, self._random = attempts, longest_wait, random
         self._sleep = sleep
         self._learned = LearnedFields()
@@ -236,8 +242,10 @@ class Provider:
             raise InvalidInput("there is nothing to say: messages is empty", field="messages")
         choice = read_choice(tool_choice, declared)
         try:
-            prepared = self._prepare(history, declared, choice)
-            call, known_ids = self._destination.call(prepared.body), frozenset(_ids_in(history))
+            parsed = self._parse(history, declared, choice)
+            exchange = Exchange(parsed, self._learned, secrets=self._destination.secrets, reply_id="moonshim")
+            call = self._destination.call(exchange.prepare(self._target).body)
+            known_ids = frozenset(_ids_in(history))
         except _WRONG_VALUES as error:
             # Python does not check type hints: canonical values may hold anything, and dicts may hold values that are
             # not JSON.
@@ -245,28 +253,18 @@ class Provider:
                 f"messages or tools cannot be sent: {describe_error(error)}", field="messages"
             ) from error
 
-        def correct(problem: Problem) -> tuple[Prepared, UpstreamRequest] | None:
-            def changes(cells: dict[str, Any]) -> bool:
-                return self._prepare(history, declared, choice, cells).body != prepared.body
-
-            if not self._learned.learn_from_error(self._place, prepared.profile, problem, changes):
-                return None
-            better = self._prepare(history, declared, choice)
-            return better, self._destination.call(better.body)
-
         return AnswerStream(
             PreparedQuestion(
                 upstream=self._connections.current,
-                prepared=prepared,
+                exchange=exchange,
                 call=call,
-                secrets=self._destination.secrets,
+                build_call=self._destination.call,
                 known_ids=known_ids,
                 attempts=self._attempts,
                 longest_wait=self._longest_wait,
                 random=self._random,
                 sleep=self._sleep,
-                correct=correct,
-                done=partial(self._note, prepared.profile),
+                done=self._note,
             )
         )
 
@@ -284,20 +282,10 @@ class Provider:
                     raise AnswerFailed(event, stream.result)
             return stream.result.message
 
-    @property
-    def _place(self) -> tuple[str, str, str]:
-        """What is learned about a host applies to one address and model."""
-        return self.base_url, self.model, self.dialect
-
-    def _prepare(
-        self,
-        messages: tuple[Message, ...],
-        tools: tuple[Tool, ...],
-        choice: ToolChoice | None,
-        learned: dict[str, Any] | None = None,
-    ) -> Prepared:
+    def _parse(
+        self, messages: tuple[Message, ...], tools: tuple[Tool, ...], choice: ToolChoice | None
+    ) -> ParsedRequest:
         destination = self._destination
-        learned = self._learned.of(self._place) if learned is None else learned
         put: dict[str, Any] = {} if tools else {"tools": None}  # hosts refuse an empty list
         if destination.is_text:
             messages = as_text(messages, tools, destination.format, choice=choice)
@@ -315,19 +303,10 @@ class Provider:
             locations=tuple(f"messages[{place}]" for place in range(len(messages))),
             body_overrides=put,
         )
-        return ParsedRequest(None, _CHAT, request, [], Signer()).prepare(
-            upstream=destination.profile.dialect,
-            host=destination.profile.host,
-            options=self._options,
-            overrides=learned | destination.overrides,
-            transformers=self._transformers,
-            extra_body=self._extra_body,
-            reply_id="moonshim",
-        )
+        return ParsedRequest(None, _CHAT, request, [], Signer())
 
-    def _note(self, profile: HostProfile, result: ExchangeResult) -> None:
+    def _note(self, result: ExchangeResult) -> None:
         self.last = result
-        self._learned.learn_reasoning_field(self._place, profile, result.reasoning_field)
 
     # -- connections ---------------------------------------------------------------------
 

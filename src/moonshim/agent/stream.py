@@ -1,6 +1,6 @@
-"""A prepared request -> the events of its answer: asked again while nothing has been said, read, mended, closed.
+"""A prepared request -> the events of its response, with retries as long as nothing of a response has come.
 
-Read `_Exchange.run` first: attempts, one after the other, until one of them starts a response; that one is streamed.
+Read `_Attempts.run` first: one attempt after the other, until one of them starts a response; that one is streamed.
 """
 
 from __future__ import annotations
@@ -8,19 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.compat import FormerName
 from moonshim.engine.assemble import Assembler
+from moonshim.engine.exchange import Exchange
 from moonshim.engine.hosts.errors.body import mask_secrets
-from moonshim.engine.hosts.errors.classify import ERROR_BYTES, mask_problem, read_problem
+from moonshim.engine.hosts.errors.classify import ERROR_BYTES
 from moonshim.engine.ids import CanonicalIds
-from moonshim.engine.prepare import Prepared
 from moonshim.engine.response.pipeline import EventCollector
-from moonshim.engine.response.reply import ResponseStream, form_of, read_reply
 from moonshim.engine.values.conversation import Change, Message, Part, ToolCall, Usage
 from moonshim.engine.values.events import BlockOpened, Event, Failed, Finished, Repaired, Started, failed_by
 from moonshim.errors import Problem, UpstreamError, problem_of
@@ -31,59 +30,59 @@ __all__ = ["AnswerStream", "ExchangeResult", "PreparedQuestion", "assemble_messa
 
 
 class ExchangeResult(Struct, frozen=True, kw_only=True):
-    """What one question and its answer came to."""
+    """The outcome of one request."""
 
     changes: tuple[Change, ...] = ()
-    """What of the question was not sent as it was, by which rule, and why."""
+    """Everything in the request that was not sent as it came: by which rule, and why."""
     repair_counts: dict[str, int] = {}
-    """How often each rule put something right in the answer."""
+    """How often each rule repaired something in the response."""
     usage: Usage | None = None
-    """Tokens, as far as the host counted."""
+    """Tokens, as far as the host counted them."""
     problem: Problem | None = None
-    """Why there is no answer, or only a part of one."""
+    """Why there is no response, or only part of one."""
     message: Message = Message("assistant")
-    """What was said, for the history: with its reasoning, and under canonical identifiers."""
+    """The model's message, for the history: with its reasoning, and with canonical ids."""
     ending: Finished | Failed | None = None
-    """None: nobody read the answer to its end."""
+    """None if the response was not read to its end."""
     attempts: int = 0
-    """How often the host was asked."""
+    """Number of requests sent."""
     reasoning_field: str | None = None
-    """The field in which a Chat host told its reasoning."""
+    """The field in which a Chat host sent its reasoning."""
 
 
 class PreparedQuestion(Struct, frozen=True, kw_only=True):
-    """All that one question needs. It prints as its call does, which shows neither keys nor conversations."""
+    """Everything that one request needs. Its repr shows neither keys nor conversations."""
 
     upstream: Callable[[], UpstreamClient]
-    prepared: Prepared
+    exchange: Exchange
+    """The request, prepared for its host."""
     call: UpstreamRequest
-    secrets: tuple[str, ...]
-    """What the host is sent, and may repeat in an error."""
+    """What is sent."""
+    build_call: Callable[[dict[str, Any]], UpstreamRequest]
+    """What is sent for another body, where the host refused the first one."""
     known_ids: frozenset[str]
-    """The canonical identifiers of the history."""
+    """The canonical ids of the history."""
     attempts: int
     longest_wait: float
     random: Callable[[], float]
     sleep: Callable[[float], Awaitable[object]]
-    correct: Callable[[Problem], tuple[Prepared, UpstreamRequest] | None]
-    """What to send instead of a request that the host refused for this reason; None: nothing better."""
     done: Callable[[ExchangeResult], None]
-    """Told once, when the answer is over or nobody wants more of it."""
+    """Called once, when the response is over or its reader stops."""
 
     def __repr__(self) -> str:
-        return f"Asking({self.call!r})"
+        return f"PreparedQuestion({self.call!r})"
 
 
 class AnswerStream:
-    """The events of one answer. `Finished` or `Failed` comes last, once; nothing that a host does raises.
+    """The events of one response. Exactly one `Finished` or `Failed` comes last; nothing that a host does raises.
 
-    Nobody is asked before the first event is wanted. Whoever wants no more closes it (`aclose`, or `async with`);
-    leaving an `async for`, and cancelling the task in it, do so too. Then its connection is closed.
+    The request is sent when the first event is awaited. Close the stream when you need no more of it (`aclose`, or
+    `async with`); leaving an `async for` and cancelling its task do so too. That closes the connection.
     """
 
     def __init__(self, question: PreparedQuestion) -> None:
-        # What runs must not know this object: else nobody but the garbage collector would find out that it was left.
-        self._exchange = _Exchange(question)
+        # The generator must not reference this object: only the garbage collector would notice that it was dropped.
+        self._exchange = _Attempts(question)
         self._events = self._exchange.run()
 
     def __repr__(self) -> str:
@@ -102,19 +101,19 @@ class AnswerStream:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Be done with it, at once."""
+        """Stop reading and close the connection, at once."""
         await self._events.aclose()
 
     @property
     def result(self) -> ExchangeResult:
-        """What it came to so far."""
+        """The outcome so far."""
         return self._exchange.result
 
     exchanged: ClassVar[FormerName] = FormerName("result")
 
 
-class _Exchange:
-    """One question and its answer."""
+class _Attempts:
+    """One request, sent until a response starts, and the events of that response."""
 
     def __init__(self, question: PreparedQuestion) -> None:
         self.question = question
@@ -123,30 +122,28 @@ class _Exchange:
         for known in question.known_ids:
             self._ids.keep(known)
         self._problem: Problem | None = None
-        self._response_stream: ResponseStream | None = None
         self._ending: Finished | Failed | None = None
         self._attempts = 0
-        self._corrected = False
 
     @property
     def result(self) -> ExchangeResult:
-        """What it came to so far."""
-        response_stream = self._response_stream
+        """The outcome so far."""
+        exchange = self.question.exchange
         return ExchangeResult(
-            changes=tuple(self.question.prepared.changes),
-            repair_counts=response_stream.repair_counts if response_stream is not None else {},
-            usage=response_stream.usage if response_stream is not None else None,
+            changes=tuple(exchange.prepared.changes),
+            repair_counts=exchange.repair_counts,
+            usage=exchange.usage,
             problem=self._problem,
             message=_for_history(self._assembler.message),
             ending=self._ending,
             attempts=self._attempts,
-            reasoning_field=response_stream.reasoning_field if response_stream is not None else None,
+            reasoning_field=exchange.reasoning_field,
         )
 
     # -- attempts --------------------------------------------------------------------
 
     async def run(self) -> AsyncGenerator[Event, None]:
-        """Ask until something is answered, and yield the events."""
+        """Send the request until a response starts, and yield its events."""
         question = self.question
         try:
             while True:
@@ -166,21 +163,20 @@ class _Exchange:
             yield self._record(failed_by(self._problem))
         finally:
             if self._ending is None:
-                question.done(self.result)
+                self._finish()
 
     def _correct(self) -> bool:
-        """Whether the host refused something that has been put right: asked again at once, and only once."""
+        """Whether the host refused something that has been corrected: the request is sent again at once, only once."""
+        question, exchange = self.question, self.question.exchange
         assert self._problem is not None
-        better = None if self._corrected else self.question.correct(self._problem)
-        if better is None:
+        if not exchange.correct(self._problem):
             return False
-        self._corrected = True
-        prepared, call = better
-        self.question = replace(self.question, prepared=prepared, call=call, attempts=self.question.attempts + 1)
+        call = question.build_call(exchange.prepare(exchange.target).body)
+        self.question = replace(question, call=call, attempts=question.attempts + 1)
         return True
 
     def _pause(self) -> float | None:
-        """Seconds until the host is asked again; None: it is not."""
+        """Seconds until the next attempt; None: there is none."""
         question, problem = self.question, self._problem
         assert problem is not None
         if self._attempts >= question.attempts or classify(problem) != "again":
@@ -188,13 +184,14 @@ class _Exchange:
         return pause_before(problem, tries=self._attempts, longest=question.longest_wait, random=question.random)
 
     async def _attempt(self) -> AsyncGenerator[Event, None]:
-        """The events of the answer, to its ending; or none, and `_problem` says why."""
+        """The events of the response up to its end; or none, and `_problem` says why."""
         question = self.question
-        self._problem = self._response_stream = None
+        self._problem = None
+        question.exchange.forget_response()
         try:
             answer = await question.upstream().open(question.call)
         except UpstreamError as error:
-            self._problem = mask_problem(problem_of(error), question.secrets)
+            self._problem = question.exchange.mask(problem_of(error))
             return
         try:
             if not 200 <= answer.status <= 299:
@@ -205,7 +202,7 @@ class _Exchange:
                 async for event in events:
                     if held is not None:
                         if isinstance(event, Failed):
-                            return  # the first thing that it says is an error: it may be asked again
+                            return  # it starts with an error: another attempt is possible
                         held.append(event)
                         if isinstance(event, (Started, Repaired)):
                             continue
@@ -222,43 +219,37 @@ class _Exchange:
             body = await answer.read_all(ERROR_BYTES, cut=True)
         except UpstreamError:
             body = b""
-        question = self.question
-        return read_problem(answer.status, body, answer.headers, question.prepared.profile, secrets=question.secrets)
+        return self.question.exchange.error_from(answer.status, answer.headers, body)
 
-    # -- one answer ------------------------------------------------------------------
+    # -- one response ----------------------------------------------------------------
 
     async def _read_events(self, answer: UpstreamResponse) -> AsyncGenerator[Event, None]:
-        collector, sent_repairs = EventCollector(), 0
-        input_format = form_of(answer.headers.get("content-type"))
-        plan = self.question.prepared.plan
-        self._response_stream = response_stream = read_reply(
-            plan, input_format=input_format, output_format="sse", encoder=collector
-        )
-        over = False
+        exchange, collector, sent_repairs, over = self.question.exchange, EventCollector(), 0, False
+        exchange.start_response(answer.headers.get("content-type"), encoder=collector)
         while not over:
             try:
-                data = await self._read_more(answer, response_stream)
+                data = await self._read_more(answer)
             except UpstreamError as error:
                 over = True
-                response_stream.fail(problem_of(error))
+                exchange.fail(problem_of(error))
             else:
                 over = not data
                 if data:
-                    response_stream.feed(data)
+                    exchange.feed(data)
                 else:
-                    response_stream.flush()
-            repairs = response_stream.repairs
+                    exchange.end()
+            repairs = exchange.stream.repairs
             new, sent_repairs = repairs[sent_repairs:], len(repairs)
             events, collector.events = [*new, *collector.events], []
             for event in events:
                 if isinstance(event, (Finished, Failed)):
                     await self._drain(answer, over=over)
-                    yield self._final_event(event, response_stream)
+                    yield self._final_event(event)
                     return
                 yield self._with_declared_name(event)
 
-    async def _read_more(self, answer: UpstreamResponse, response_stream: ResponseStream) -> bytes:
-        if not response_stream.complete:
+    async def _read_more(self, answer: UpstreamResponse) -> bytes:
+        if not self.question.exchange.is_draining:
             return await answer.read()
         try:
             async with asyncio.timeout(LAST_WORDS_SECONDS):
@@ -267,7 +258,7 @@ class _Exchange:
             return b""
 
     async def _drain(self, answer: UpstreamResponse, *, over: bool) -> None:
-        """All is said: what is left is the end of the answer, behind which its connection can be used again."""
+        """Read to the end of the response body, after which the connection can be reused."""
         try:
             async with asyncio.timeout(GOODBYE_SECONDS):
                 while not over and await answer.read():
@@ -276,32 +267,35 @@ class _Exchange:
             pass
 
     def _with_declared_name(self, event: Event) -> Event:
-        """A call under the name that its tool was declared by, and an identifier that the history does not have."""
+        """A call gets the name under which its tool was declared, and an id that the history does not have."""
         if not isinstance(event, BlockOpened) or event.kind != "call":
             return event
         name = event.name or ""
-        names = self.question.prepared.plan.names
+        names = self.question.exchange.prepared.plan.names
         return replace(event, name=names.get(name, name), call_id=self._ids.new(event.call_id or ""))
 
-    def _final_event(self, event: Finished | Failed, response_stream: ResponseStream) -> Finished | Failed:
+    def _final_event(self, event: Finished | Failed) -> Finished | Failed:
         if isinstance(event, Finished):
             return event
-        secrets = self.question.secrets
-        problem = response_stream.problem
+        exchange = self.question.exchange
+        self._problem = problem = exchange.problem
         assert problem is not None
-        self._problem = problem = mask_problem(problem, secrets)
-        return Failed(mask_secrets(event.code, secrets), problem.message, event.retryable)
+        return Failed(mask_secrets(event.code, exchange.secrets), problem.message, event.retryable)
 
     def _record(self, event: Event) -> Event:
         self._assembler.feed(event)
         if isinstance(event, (Finished, Failed)):
             self._ending = event
-            self.question.done(self.result)  # before the last event: its reader may look at the result
+            self._finish()  # before the last event: its reader may look at the result
         return event
+
+    def _finish(self) -> None:
+        self.question.exchange.learn_reasoning_field()
+        self.question.done(self.result)
 
 
 def assemble_message(events: list[Event]) -> Message:
-    """The message that these events of a provider tell, as a history keeps it."""
+    """The message that these events of a provider add up to, for a history."""
     assembler = Assembler()
     for event in events:
         assembler.feed(event)
@@ -309,7 +303,7 @@ def assemble_message(events: list[Event]) -> Message:
 
 
 def _for_history(message: Message) -> Message:
-    """The identifiers of a provider's events are canonical already: no wire has ever seen them."""
+    """The ids in a provider's events are canonical: no host has ever seen them."""
     parts: tuple[Part, ...] = tuple(
         replace(part, wire_id=None) if isinstance(part, ToolCall) else part for part in message.parts
     )

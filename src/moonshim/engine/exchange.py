@@ -25,7 +25,7 @@ from moonshim.engine.prepare import ParsedRequest, Prepared
 from moonshim.engine.reasoning_cache import CacheEntry
 from moonshim.engine.response.reply import MAX_ANSWER_BYTES, Form, ResponseStream, form_of, read_reply
 from moonshim.engine.stages import Transformer
-from moonshim.engine.values.conversation import Reasoning
+from moonshim.engine.values.conversation import Reasoning, Usage
 from moonshim.engine.values.events import Failed, Finished
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import MoonshimError, Problem
@@ -87,9 +87,10 @@ class Exchange:
         self._corrected: set[Hashable] = set()
         self._target: RequestTarget | None = None
         self._prepared: Prepared | None = None
-        self._begin()
+        self.forget_response()
 
-    def _begin(self) -> None:
+    def forget_response(self) -> None:
+        """The same request is sent again: what is known about a response to it is about the next one."""
         self._stream: ResponseStream | None = None
         self._retried = False
         self._is_remembered = self._is_entry_due = False
@@ -116,8 +117,8 @@ class Exchange:
         return self._prepared
 
     def prepare(self, target: RequestTarget) -> Prepared:
-        """The request for this target, with what is known about its host. A response to an earlier one is forgotten."""
-        self._begin()
+        """The request for this target, with what is known about its host. An earlier response is forgotten."""
+        self.forget_response()
         self._target, self._prepared = target, self._prepare(target, self._learned.of(target.key))
         return self._prepared
 
@@ -176,14 +177,24 @@ class Exchange:
 
     @property
     def stream(self) -> ResponseStream:
-        """What is known about the response so far: message, usage, repairs."""
+        """The response so far."""
         assert self._stream is not None, "start_response comes first"
         return self._stream
 
     @property
-    def has_started(self) -> bool:
-        """Whether the host accepted the request, and `stream` says what came of it."""
-        return self._stream is not None
+    def usage(self) -> Usage | None:
+        """Tokens as the host counted them, of all its responses to this request; None: not known."""
+        return None if self._stream is None else self._stream.usage
+
+    @property
+    def repair_counts(self) -> dict[str, int]:
+        """How often each rule acted on the response."""
+        return {} if self._stream is None else self._stream.repair_counts
+
+    @property
+    def reasoning_field(self) -> str | None:
+        """The field in which a Chat host tells its reasoning."""
+        return None if self._stream is None else self._stream.reasoning_field
 
     def start_response(
         self,
@@ -258,7 +269,7 @@ class Exchange:
 
     def learn_reasoning_field(self) -> None:
         """Note in which field the host tells its reasoning: from now on that is where it gets reasoning back."""
-        self._learned.learn_reasoning_field(self.target.key, self.prepared.profile, self.stream.reasoning_field)
+        self._learned.learn_reasoning_field(self.target.key, self.prepared.profile, self.reasoning_field)
 
     def take_entry(self) -> CacheEntry | None:
         """The reasoning to store, once: before the bytes that were returned last are passed on."""

@@ -237,7 +237,7 @@ class ClientExchange:
     def headers(self, headers: Sequence[Header]) -> list[Header]:
         """Those of a response that begins: the host's, except for those about its body, and what was repaired."""
         exchange = self._exchange
-        repairs = describe_counts(exchange.change_counts, exchange.stream.repair_counts)
+        repairs = describe_counts(exchange.change_counts, exchange.repair_counts)
         own = [("content-type", CONTENT_TYPES[exchange.output_format]), ("x-moonshim-repairs", repairs)]
         return [*own, *_forwarded_headers(headers)]
 
