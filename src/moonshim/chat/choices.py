@@ -1,4 +1,4 @@
-"""A configuration -> the models and providers that a chat can be had with, by the names that the gateway knows too."""
+"""A configuration -> the models and providers available for a chat, by the names that the gateway uses too."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from moonshim.transformers import load_chain
 __all__ = ["Choices", "NoSuchModel"]
 
 _DEFAULT: Final = "default"
-"""An alias of this name is what is asked when nobody names a model; claude-code-router's files make one."""
+"""An alias of this name is the default model; claude-code-router's files create one."""
 
 
 class NoSuchModel(MoonshimError):
-    """Nothing that is configured goes by this name; the text says what does."""
+    """No configured model has this name; the message lists those that exist."""
 
     code = "no_such_model"
 
 
 class Choices:
-    """What can be chosen. Providers that are made share their connections."""
+    """The available models. Providers made here share their connections."""
 
     def __init__(self, config: Config, upstream: UpstreamClient | None = None) -> None:
         self.config = config
@@ -43,7 +43,7 @@ class Choices:
         return self._router.names()
 
     def host(self, name: str) -> Host:
-        """The provider of this name, in any case of letters."""
+        """The provider of this name, ignoring case."""
         found = next((host for host in self.hosts if host.name.lower() == name.lower()), None)
         if found is None:
             raise NoSuchModel(
@@ -52,7 +52,8 @@ class Choices:
         return found
 
     def find(self, name: str, *, near: str = "", only: bool = False) -> Target:
-        """What a name means. Of several providers that have the model, `near` is taken; `only` that one will do."""
+        """Resolve a name. If several providers have the model, `near` is preferred; with `only`, no other is
+        accepted."""
         if only:
             return self._target_at(self.host(near), name)
         try:
@@ -65,7 +66,7 @@ class Choices:
         return next((target for target in targets if target.provider.name == near), targets[0])
 
     def first(self, provider: str = "") -> Target:
-        """What is asked when nobody names a model."""
+        """The default model."""
         if provider:
             return self._first_of(self.host(provider))
         for name in (_DEFAULT, *(pattern.replace("*", _DEFAULT) for pattern in CLIENTS_OWN)):
@@ -75,7 +76,7 @@ class Choices:
         return self._first_of(host)
 
     def provider_for(self, target: Target, **changes: Any) -> Provider:
-        """The provider that talks to it, as the gateway would."""
+        """The provider for a target, set up as the gateway would."""
         host = target.provider
         chain = load_chain(host.uses_for(target.model), log=lambda level, name, fields: None)
         return Provider(
@@ -100,7 +101,7 @@ class Choices:
         )
 
     def price(self, provider: Provider) -> Any:
-        """What it costs, where somebody has said so."""
+        """Its price, if it is configured."""
         return price_of(self.config.prices, provider.model, provider.name)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The user's folder of conversations: names <-> files, and what is in them."""
+"""The user's folder of conversations: names <-> files, and their content."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SHOWN: Final = 60
 
 
 def data_folder(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """Where programs keep what belongs to their user.
+    """The user's data folder for programs.
 
     >>> str(data_folder({"HOME": "/home/me"}, "linux"))
     '/home/me/.local/share/moonshim'
     """
-    if Path(environ.get("XDG_DATA_HOME", "")).is_absolute():  # others do not count, by the specification
+    if Path(environ.get("XDG_DATA_HOME", "")).is_absolute():  # relative paths are invalid, by the specification
         return Path(environ["XDG_DATA_HOME"]) / "moonshim"
     if platform == "win32" and environ.get("LOCALAPPDATA"):
         return Path(environ["LOCALAPPDATA"]) / "moonshim"
@@ -50,9 +50,9 @@ class SavedConversation(Struct, frozen=True, kw_only=True):
 
 
 class ConversationFolder:
-    """The conversations of one user. Each has a file of its own, which only that user can read.
+    """The conversations of one user. Each has its own file, which only that user can read.
 
-    `here` is the folder that is worked in; None: any. `oneshot`: new conversations are for one answer (`-p`).
+    `here` is the current working folder; None: any. `oneshot`: new conversations are for one answer (`-p`).
     """
 
     def __init__(self, folder: Path, *, here: Path | None = None, oneshot: bool = False) -> None:
@@ -61,7 +61,7 @@ class ConversationFolder:
         self._oneshot = oneshot
 
     def begin(self, now: datetime | None = None) -> HistoryFile:
-        """A new conversation. One in which nothing is said leaves no file."""
+        """A new conversation. An empty one leaves no file."""
         moment = (now or datetime.now()).strftime("%Y%m%d-%H%M%S")
         about = {"folder": self._here, "oneshot": self._oneshot or None}
         return HistoryFile.create(
@@ -70,7 +70,8 @@ class ConversationFolder:
         )
 
     def path(self, name: str) -> Path:
-        """Where a conversation of this name is, or would be. Names with a slash, and `.jsonl` files, are paths."""
+        """Path of a conversation of this name, whether it exists or not. Names with a slash, and `.jsonl` files, are
+        paths."""
         if "/" in name or "\\" in name or name.endswith(_SUFFIX):
             return Path(name).expanduser()
         if not _NAME.fullmatch(name):
@@ -78,7 +79,7 @@ class ConversationFolder:
         return self.folder / f"{name}{_SUFFIX}"
 
     def find(self, name: str) -> Path:
-        """The file of a conversation: by its name, by the beginning of it, or `last`: the last one of this folder."""
+        """The file of a conversation: by its name, by a prefix of it, or `last`: the last one of this folder."""
         if name == LAST:
             return self._last()
         path = self.path(name)
@@ -96,7 +97,7 @@ class ConversationFolder:
         return HistoryFile.open(self.find(name))
 
     def newest(self, most: int = 15) -> list[SavedConversation]:
-        """The conversations that were gone on with last; files that cannot be read are left out."""
+        """The conversations that were used last; files that cannot be read are skipped."""
         kept: list[SavedConversation] = []
         for path in self._files()[:most]:
             try:
@@ -162,7 +163,7 @@ def _is_answer(message: Message) -> bool:
 
 
 def first_line(messages: tuple[Message, ...]) -> str:
-    """How a conversation begins, on one line."""
+    """The beginning of a conversation, on one line."""
     for message in messages:
         text = one_line(" ".join(part.text for part in message.parts if isinstance(part, Text)))
         if message.role == "user" and text:

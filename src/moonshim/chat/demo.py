@@ -1,6 +1,6 @@
-"""Nothing but a wish to look -> a configuration whose only host is the simulator, in this process.
+"""`--demo` -> a configuration whose only host is the simulator, in this process.
 
-Any fault and any scenario can be asked for in the name of a model: `/model kimi-k3+five-rounds+split-bytes`.
+Any fault and any scenario can be selected in the name of a model: `/model kimi-k3+five-rounds+split-bytes`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from moonshim.simulator.server import Simulator
 __all__ = ["demo_host"]
 
 READING_PACE: Final = 120.0
-"""Tokens in a second, for somebody who looks on."""
+"""Tokens per second, for people to watch."""
 
 
 @asynccontextmanager
 async def demo_host(*, paced: bool) -> AsyncIterator[Config]:
-    """The simulator, and the configuration that leads to it."""
+    """The simulator, and the configuration that uses it."""
     async with Simulator(behaviour="selfhost", tokens_per_second=READING_PACE if paced else 0.0) as simulator:
         yield demo_config(simulator.url)
 

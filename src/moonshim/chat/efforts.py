@@ -1,4 +1,4 @@
-"""The words that say how much a model thinks, for the command line and the chat alike."""
+"""The names of thinking efforts, shared by the command line and the chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conversation -> the text of it in a dialect of others, or for people to read."""
+"""A conversation -> its text in another dialect, or for people to read."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _part(part: Any) -> str:
 
 
 def _fenced(text: str) -> str:
-    """The text as code, however many backticks are in it."""
+    """The text as a code block, however many backticks it contains."""
     fence = "```"
     while fence in text:
         fence += "`"
@@ -82,4 +82,4 @@ EXPORTS: Final[dict[str, tuple[str, Callable[[Sequence[Message]], str]]]] = {
     "vercel": ("json", _vercel),
     "markdown": ("md", as_markdown),
 }
-"""The formats: how their files end, and who makes them."""
+"""The formats: their file extensions, and the functions that write them."""

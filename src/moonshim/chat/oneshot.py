@@ -1,4 +1,4 @@
-"""A prompt -> one answer for scripts: as text, as one JSON object, or as a JSON line for each step."""
+"""A prompt -> one answer for scripts: as text, as one JSON object, or as one JSON line per step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["EXIT_CODES", "Output", "answer_once", "as_json"]
 Output: TypeAlias = Literal["text", "json", "stream-json"]
 
 EXIT_CODES: Final = {"answered": 0, "failed": 1, "rounds": 3, "repeating": 3, "refused": 1, "cancelled": 130}
-"""How the command ends, by how the run did."""
+"""Exit codes, by the reason that the run ended."""
 _WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _STREAM_NAMES: Final[dict[type[Step], str]] = {
     RoundStarted: "round_began",
@@ -31,13 +31,13 @@ _STREAM_NAMES: Final[dict[type[Step], str]] = {
     MessageSaved: "message_kept",
     SaveFailed: "not_kept",
 }
-"""Scripts read these words from `--output-format stream-json`, so they stay whatever a class is called."""
+"""Scripts read these names from `--output-format stream-json`, so they stay even when a class is renamed."""
 
 
 async def answer_once(
     session: Session, prompt: str, output: Output, *, write: Callable[[str], None], tell: Callable[[str], None]
 ) -> int:
-    """Have one turn, write what was asked for, and say how it went; `tell` is for what a person should know."""
+    """Run one turn, write the requested output, and return the exit code; `tell` is for messages to people."""
     steps: list[Step] = []
     ended = RunEnded("cancelled")
     if output == "stream-json":

@@ -1,4 +1,4 @@
-"""A call that changes things -> whether it may be run: asked once, allowed for good, or not.
+"""A call that changes things -> whether it may be run: asked once, always allowed, or not.
 
 "Always" covers exactly the command that was shown. The exceptions are a few commands that only read, whatever their
 arguments are (`ls`, `git status`), and tools that write, which are allowed for the files of the folder.
@@ -27,7 +27,7 @@ Ask: TypeAlias = Callable[[ToolCall, "Grant"], Awaitable[PermissionAnswer]]
 
 _COMMAND: Final = "bash"
 _PLAIN: Final = re.compile(r"[\w./@:+,=%-]+(?: +[\w./@:+,=%-]+)*")
-"""Words and nothing that a shell reads more into: no pipes, no quotes, no variables, no second line."""
+"""Plain words without shell syntax: no pipes, no quotes, no variables, no second line."""
 _READERS: Final = frozenset(
     {
         *("ls", "pwd", "cat", "head", "tail", "wc", "stat", "du", "df", "grep", "diff", "cmp", "cut", "nl", "echo"),
@@ -38,7 +38,7 @@ _READERS: Final = frozenset(
 """Commands that run no other program and write no file, whatever plain words follow. A list of programs that do would
 never be complete: `tar --checkpoint-action`, `sort --compress-program`, `git -c`, `rsync -e`, every new interpreter."""
 _WRITES: Final = "--output"
-"""The one option of these that writes a file; git also takes the beginning of its name."""
+"""The one option of these that writes a file; git also accepts a prefix of its name."""
 _NOBODY: Final = "Nobody can be asked here: only tools that read may be used."
 
 
@@ -51,14 +51,15 @@ class Grant(Struct, frozen=True):
 
 
 class Permission:
-    """Decides, and remembers for as long as the chat lasts. Without somebody to `ask`, nothing is allowed that asks."""
+    """Decides, and remembers for as long as the chat lasts. Without `ask`, every call that needs permission is
+    refused."""
 
     def __init__(
         self, folder: Path, *, yolo: bool = False, allowed: Iterable[str] = (), ask: Ask | None = None
     ) -> None:
         self.folder, self.yolo, self.ask = folder, yolo, ask
         self.refused: dict[str, None] = {}
-        """The tools whose calls were refused because there is nobody to ask, in order."""
+        """The tools whose calls were refused because there was no one to ask, in order."""
         self.always: dict[str, Grant] = {name: Grant(name, f"all calls of {name}") for name in allowed}
 
     async def __call__(self, tool: AgentTool, call: ToolCall) -> Allowed:
@@ -86,16 +87,16 @@ def grant_for(call: ToolCall, folder: Path) -> Grant:
     ...  for text in ("git status -s", "ls -l /tmp", "rm -r build")]
     ['commands that begin with `git status`', 'commands that begin with `ls`', 'exactly this command']
     """
-    # As the tools read them: two readers could see two paths in one text.
+    # Parsed as the tools do: two parsers could see two paths in one text.
     arguments = decode_object(call.arguments.encode("utf-8", "surrogatepass")) or {}
     if call.name == _COMMAND:
         return _grant_of_command(str(arguments.get("command", "")))
     path = arguments.get("path")
-    if not isinstance(path, str):  # no call that a tool accepts
+    if not isinstance(path, str):  # not a call that a tool accepts
         return Grant(f"{call.name}\0={call.arguments}", "exactly this call")
     place = WorkingFolder(folder, outside=True)
     try:
-        # The tools read a path the same way: `~` is somebody's home, and links are followed.
+        # The tools resolve a path the same way: `~` is a home folder, and links are followed.
         found = place.find(path)
     except ToolFailed:
         return Grant(f"{call.name}\0={path}", f"{call.name} of {clean_line(path)}")

@@ -1,4 +1,4 @@
-"""What is configured and chosen -> a chat: an agent, its file, its tools, what it has used. No terminal in here."""
+"""Configuration and choices -> a chat: an agent, its file, its tools, its usage. No terminal code."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _NO_SUCH_MODEL: Final = re.compile(r"(?i)not exist|not found|no such|unknown|not
 
 
 class ChatSettings(Struct, frozen=True, kw_only=True):
-    """What somebody chose beside the model; it stays when the model changes."""
+    """The choices besides the model; they stay when the model changes."""
 
     thinking: str | None = None
-    """`on`, `off`, an effort; None: as the host does by itself."""
+    """`on`, `off`, an effort; None: the host's default."""
     tool_format: str | None = None
     system: str | None = None
     rounds: int = 50
@@ -63,17 +63,18 @@ class Session:
         self.ledger = UsageTotals()
         self.folded = False
         self.hidden: list[str] = []
-        """The reasoning of the last turn that was folded."""
+        """The folded reasoning of the last turn."""
         self.notes: tuple[str, ...] = ()
-        """What a person should know before it begins."""
+        """Messages to show before it begins."""
         self.same_host = ""
-        """The options of `moonshim chat` that lead to the same host another time."""
+        """The options of `moonshim chat` that lead to the same host next time."""
         self._tools = list(tools)
         self._begin(self._new_provider(target), history)
         if setting.tool_format is None:
             self._restore_format()
 
-    # -- who answers -------------------------------------------------------------------------------------------------
+    # -- the model
+    # -------------------------------------------------------------------------------------------------------
 
     @property
     def provider(self) -> Provider:
@@ -92,12 +93,12 @@ class Session:
         return self.permission.folder
 
     def switch(self, target: Target) -> None:
-        """Another model answers from now on; a format that was set belonged to the one before."""
+        """Switch to another model; a tool format that was set belonged to the previous one."""
         self.setting = replace(self.setting, tool_format=None)
         self.agent.switch(self._new_provider(target))
 
     def set(self, **changes: Any) -> None:
-        """Choose something for the model that answers. What cannot be raises `InvalidInput`, and changes nothing."""
+        """Change a setting for the current model. Raises `InvalidInput` if that is impossible, and changes nothing."""
         setting = replace(self.setting, **changes)
         made = self.provider.with_(tool_format=setting.tool_format, thinking=setting.thinking)
         self.setting = setting
@@ -110,7 +111,7 @@ class Session:
 
     @property
     def resume_command(self) -> str:
-        """The command that goes on with this conversation, at the same host."""
+        """The command that continues this conversation, at the same host."""
         path = self.history.path
         name = path.stem if path.parent == self.shelf.folder else str(path.absolute())
         # An address has no list of models to find the conversation's in.
@@ -118,7 +119,7 @@ class Session:
         return f"moonshim chat{self.same_host}{model} --resume {quote(name)}"
 
     def begin_anew(self) -> str:
-        """A new conversation; the name of the one before, or nothing when nothing was said in it."""
+        """Start a new conversation; return the name of the previous one, or an empty string if that was empty."""
         former = self.history
         name = former.path.stem if former.messages else ""
         history = self.shelf.begin()
@@ -127,7 +128,7 @@ class Session:
         return name
 
     def load(self, name: str) -> None:
-        """Go on with another conversation, with the model that answers now."""
+        """Continue another conversation, with the current model."""
         path = self.shelf.find(name)
         if path.exists() and path.samefile(self.history.path):
             return
@@ -137,7 +138,7 @@ class Session:
         self._restore_format()
 
     def _restore_format(self) -> None:
-        """Set the tool format that was set in this conversation for the model that answers."""
+        """Restore the tool format that was set in this conversation for the current model."""
         one, kept = self.provider, self.history
         if (one.model, one.name) == (kept.model, kept.provider) and kept.tool_format in TOOL_FORMATS:
             self.set(tool_format=kept.tool_format)
@@ -157,7 +158,7 @@ class Session:
     # -- turns -------------------------------------------------------------------------------------------------------
 
     async def steps(self, prompt: str | None) -> AsyncIterator[Step]:
-        """One turn; without a prompt the last one is tried again. What it uses is counted."""
+        """One turn; without a prompt the last one is retried. Its usage is counted."""
         provider = self.provider
         failed: Failed | None = None
         stream = self.agent.retry_stream() if prompt is None else self.agent.run_stream(prompt)
@@ -178,7 +179,7 @@ class Session:
             await stream.aclose()
 
     def _next_step(self, failed: Failed) -> str:
-        """What to do about an answer that failed; empty: the message says enough."""
+        """What to do about a failed response; empty: the message says enough."""
         model, source = self.provider.model, self.choices.config.source
         if failed.code == "upstream_unreachable" and source == "--base-url":
             return "Is the server running, and is --base-url right?"

@@ -1,4 +1,4 @@
-"""What the command line says, the configuration and the environment -> a chat that is ready, or why there is none."""
+"""The command line, the configuration and the environment -> a chat, or an error that says why there is none."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _SHORTEST_SECRET: Final = 8
 
 
 class ChatSetupError(MoonshimError):
-    """There is nothing to chat with, or it cannot be had; the text says what to do."""
+    """There is nothing to chat with, or it is unavailable; the message says what to do."""
 
     code = "cannot_chat"
 
 
 class ChatOptions(Struct, frozen=True, kw_only=True):
-    """What somebody asks for."""
+    """The options of the command line."""
 
     model: str | None = None
     provider: str | None = None
@@ -65,15 +65,15 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     yolo: bool = False
     allow: tuple[str, ...] = ()
     pass_env: tuple[str, ...] = ()
-    """Variables that commands get although they are named like a secret."""
+    """Variables that commands get although their names look like secrets."""
     setting: ChatSettings = ChatSettings()
     paced: bool = True
-    """Whether the simulator takes its time, for somebody who looks on."""
+    """Whether the simulator responds at a natural speed, for people to watch."""
 
 
 @asynccontextmanager
 async def open_session(wish: ChatOptions, environ: Mapping[str, str], ask: Ask | None = None) -> AsyncIterator[Session]:
-    """The chat. Raises `MoonshimError` with words for a person."""
+    """The chat. Raises `MoonshimError` with a message for the user."""
     from moonshim.agent.toolbox import toolbox
 
     if not wish.folder.is_dir():
@@ -100,7 +100,7 @@ async def open_session(wish: ChatOptions, environ: Mapping[str, str], ask: Ask |
         except HistoryError as error:
             if wish.resume is not None:
                 raise
-            # A home that cannot be written to, as in many containers, is no reason not to answer.
+            # A home folder that is read-only, as in many containers, is no reason not to answer.
             shelf = ConversationFolder(Path(stack.enter_context(TemporaryDirectory(prefix="moonshim-"))))
             history = shelf.begin()
             notes.append(f"nothing of this conversation is kept: {error} (XDG_DATA_HOME says where)")
@@ -123,14 +123,14 @@ async def open_session(wish: ChatOptions, environ: Mapping[str, str], ask: Ask |
 
 
 def _same_host(wish: ChatOptions) -> str:
-    """The options that lead to the same host another time."""
+    """The options that lead to the same host next time."""
     given = {"--config": wish.config, "--base-url": wish.base_url, "--key-env": wish.key_env}
     words = [word for option, value in given.items() if value for word in (option, quote(value))]
     return "".join(f" {word}" for word in (["--demo"] if wish.demo else words))
 
 
 def _key_variables(config: Config, wish: ChatOptions, environ: Mapping[str, str]) -> set[str]:
-    """Variables that commands do not get: keys of providers, and whatever is named like a secret."""
+    """Variables to hide from commands: keys of providers, and everything whose name looks like a secret."""
     providers = config.providers
     places = {source.place for provider in providers for source in provider.key_sources}
     sent = [key.reveal() for provider in providers for key in provider.keys]
@@ -145,7 +145,7 @@ def _key_variables(config: Config, wish: ChatOptions, environ: Mapping[str, str]
 
 
 def _target(choices: Choices, wish: ChatOptions, history: HistoryFile) -> Target:
-    """Who answers: as it was asked for, as it was in the conversation, else whoever comes first."""
+    """The model: as requested, as in the conversation, else the default."""
     if wish.model is not None:
         near = wish.provider or (choices.hosts[0].name if len(choices.hosts) == 1 else "")
         return choices.find(wish.model, near=near, only=wish.provider is not None)
@@ -155,12 +155,12 @@ def _target(choices: Choices, wish: ChatOptions, history: HistoryFile) -> Target
         try:
             return choices.find(history.model, near=history.provider, only=True)
         except NoSuchModel:
-            pass  # it was had with another configuration
+            pass  # it was used with another configuration
     return choices.first()
 
 
 def load_chat_config(wish: ChatOptions, environ: Mapping[str, str]) -> Config:
-    """The same configuration that the gateway would have, or an address that was named."""
+    """The configuration that the gateway would use, or an address from the command line."""
     if wish.base_url is not None:
         return _from_address(wish.base_url, wish, environ)
     try:

@@ -1,4 +1,4 @@
-"""What each answer used -> what a conversation has used: tokens, money where prices are known, repairs."""
+"""The usage of each response -> the usage of a conversation: tokens, cost where prices are known, repairs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MILLION = 1_000_000
 
 
 def cost_of(usage: Usage, price: Price) -> float:
-    """What an answer costs.
+    """The cost of a response.
 
     >>> cost_of(Usage(1_000_000, 500_000, 400_000), Price(input=1, output=4, cached=0.5))
     2.8
@@ -35,7 +35,7 @@ def money(amount: float, currency: str = "$") -> str:
 
 
 class UsageTotals:
-    """Counts since it was made. Of what no host told, nothing is said."""
+    """Counts since it was created. What no host reported is omitted."""
 
     def __init__(self) -> None:
         self.answers = 0
@@ -46,7 +46,7 @@ class UsageTotals:
         self._unknown = False
 
     def add(self, usage: Usage | None, price: Price | None) -> None:
-        """An answer is over."""
+        """Add a finished response."""
         self.answers += 1
         if usage is None:
             return
@@ -65,7 +65,7 @@ class UsageTotals:
 
     @property
     def cost(self) -> str:
-        """In every currency that was paid in; empty where nothing is known, `more than …` where not everything is."""
+        """In every currency used; empty if nothing is known, `more than …` if not everything is."""
         shown = " and ".join(money(amount, currency) for currency, amount in self._costs.items())
         return f"more than {shown}" if shown and self._unknown else shown
 

@@ -1,4 +1,4 @@
-"""What a command of the chat is, what it answers, and how it says that it was used wrongly: values."""
+"""A command of the chat, its result, and the error for wrong usage: values."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["Command", "CommandResult", "UsageError"]
 
 
 class CommandResult(Struct, frozen=True):
-    """What is told, and what the terminal does next."""
+    """The output, and what the terminal does next."""
 
     text: str = ""
     then: Literal["", "retry", "unfold", "leave"] = ""
     column: int = 0
-    """Of a table with two columns: where the second begins."""
+    """For a table with two columns: where the second begins."""
 
 
 class UsageError(MoonshimError):
-    """A command cannot be used like this; the text says how."""
+    """A command was used wrongly; the message says how to use it."""
 
     code = "misused_command"
 
@@ -34,7 +34,7 @@ class Command(Struct, frozen=True):
     """One command."""
 
     usage: str
-    """Behind its name: `[name|auto]`."""
+    """Its arguments: `[name|auto]`."""
     help: str
     run: Callable[[Session, str], CommandResult]
     complete: Callable[[Session], Sequence[str]] = lambda session: ()

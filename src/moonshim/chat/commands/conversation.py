@@ -1,4 +1,4 @@
-"""The commands for what was said: /history, /save, /load, /export, /retry, /undo, /clear, /cost."""
+"""The commands for the conversation: /history, /save, /load, /export, /retry, /undo, /clear, /cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that choose who answers and how: /model, /provider, /toolformat, /tools, /thinking, /fold."""
+"""The commands that choose the model and how it answers: /model, /provider, /toolformat, /tools, /thinking, /fold."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def provider_names(session: Session) -> Sequence[str]:
 
 
 def tool_format(session: Session, words: str) -> CommandResult:
-    """As people know it: no argument shows the format, whether it was detected or set, and the list."""
+    """Without an argument, show the format, whether it was detected or set, and the list."""
     if words:
         session.set(tool_format=None if words.lower() == "auto" else words.lower())
     one = session.provider

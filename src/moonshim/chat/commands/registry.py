@@ -1,8 +1,8 @@
-"""A line that begins with a slash -> what it does to a chat, and what is told of it.
+"""A line that starts with a slash -> its effect on a chat, and its output.
 
-`COMMANDS` is the whole list: how each is used, what it is for, what can be completed behind it, and the function. A
-function gets the chat and the words after the name, and returns a `CommandResult`; wrong use raises `UsageError`, whose
-text explains the right one.
+`COMMANDS` is the whole list: usage, purpose, completions, and the function of each. A function gets the chat and the
+words after the name, and returns a `CommandResult`; wrong usage raises `UsageError`, whose message explains the right
+one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST: Final = "export"
 
 
 def is_command(line: str) -> bool:
-    """Whether a line is one. `/etc/hosts is odd` is a sentence.
+    """Whether a line is a command. `/etc/hosts is odd` is a sentence.
 
     >>> is_command("/model kimi-k3"), is_command("/etc/hosts is odd"), is_command("hello")
     (True, False, False)
@@ -37,7 +37,7 @@ def is_command(line: str) -> bool:
 
 
 def run_command(session: Session, line: str) -> CommandResult:
-    """Do what a line says. Nothing is raised: what cannot be done is told."""
+    """Run a command. Never raises: what cannot be done is reported."""
     found = _LINE.fullmatch(line.strip())
     name, words = (found[1].lower(), (found[2] or "").strip()) if found else ("", "")
     name = _OTHER_NAMES.get(name, name)

@@ -1,4 +1,4 @@
-"""A call of a tool -> the lines that a person reads: what it is about first, then the rest of its arguments."""
+"""A tool call -> the lines that a person reads: the main argument first, then the rest."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from moonshim.chat.render.sanitize import clean, clean_line
 __all__ = ["CallText", "call_text"]
 
 _FIRST: Final = ("command", "path", "file_path", "pattern", "query", "url", "name")
-"""What a call is about, in the order in which it is looked for."""
+"""The main argument of a call, in the order in which it is looked for."""
 _LONGEST: Final = 4_000
-"""Characters of arguments that are no object, or not all there: nobody reads more of them."""
+"""Characters to show of arguments that are not an object, or incomplete."""
 
 
 class CallText(Struct, frozen=True):
-    """A call for a person. Nothing in it can move the cursor."""
+    """A call for display. Nothing in it can move the cursor."""
 
     about: str
     rest: tuple[tuple[str, str], ...] = ()
@@ -26,7 +26,7 @@ class CallText(Struct, frozen=True):
 
 
 def call_text(arguments: str, *, whole: bool = True) -> CallText:
-    """What the arguments say; as they are when they are no object, or not all there yet.
+    """The arguments for display; verbatim if they are not an object, or incomplete.
 
     >>> call_text('{"timeout": 5, "command": "ls -l"}')
     CallText(about='ls -l', rest=(('timeout', '5'),))

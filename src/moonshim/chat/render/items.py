@@ -1,4 +1,4 @@
-"""Items of a turn -> what rich prints: Markdown, dim reasoning, calls, and a screenful of their results."""
+"""Items of a turn -> rich renderables: Markdown, dim reasoning, calls, and a screenful of their results."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from moonshim.chat.render.screen import NoticeItem, ReasoningItem, ScreenItem, T
 __all__ = ["FOLD_KEY", "lines_of", "needs_blank_line", "render"]
 
 FOLD_KEY: Final = "Ctrl-T"
-"""What shows and hides reasoning. Ctrl-R would be the other choice, and searches the input history."""
+"""The key that shows and hides reasoning. Ctrl-R, the alternative, searches the input history."""
 _ARGUMENT_ROWS: Final = 12
 _FULL_ROWS: Final = 400
-"""How much of an argument somebody has to read before allowing a call; what is left out is said."""
+"""How much of an argument must be shown before a call is allowed; omissions are marked."""
 _MARKS: Final = {"done": ("●", "green"), "broken": ("○", "red"), "running": ("●", "yellow")}
 _FENCE: Final = re.compile(r"\s*(```|~~~)")
 _TRAILING: Final = re.compile(r"\s+((?:\x1b\[[\d;]*m)*)$")
 _STYLING: Final = re.compile(r"\x1b\[[\d;]*m")
 _GROWING_LINES: Final = 2
-"""How many screens of something that grows are rendered, of which the last one is shown."""
+"""How many screens of a growing item are rendered, of which the last one is shown."""
 
 
 class _LeftHeading(Heading):
-    """A heading as text: no box, and not in the middle."""
+    """A heading as text: no box, and not centred."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -42,12 +42,12 @@ class _LeftHeading(Heading):
 
 
 class _Markdown(Markdown):
-    """Markdown that is cleaned once more when it has been read: `&#x202e;` is a character only then."""
+    """Markdown that is sanitized again after parsing: `&#x202e;` becomes a character only then."""
 
     elements: ClassVar[dict[str, Any]] = Markdown.elements | {"heading_open": _LeftHeading}
 
     def __init__(self, text: str) -> None:
-        # Links are written out: an address that is not seen is one that cannot be judged.
+        # Links are written out: an address that is hidden cannot be judged.
         super().__init__(clean(text), hyperlinks=False, code_theme="ansi_dark")
         _clean_tokens(self.parsed)
 
@@ -62,7 +62,7 @@ def _clean_tokens(tokens: Sequence[Token]) -> None:
 
 
 def render(item: ScreenItem, *, height: int, width: int, growing: bool = False) -> RenderableType:
-    """One item. `height` rows are a screenful; what grows need not show more than its end."""
+    """One item. `height` rows are a screenful; of a growing item, only the end need be shown."""
     match item:
         case TextItem(text=text):
             return _Markdown(_tail(text, height, width) if growing else text)
@@ -82,7 +82,7 @@ def needs_blank_line(item: ScreenItem) -> bool:
 
 
 def lines_of(console: Console, items: Sequence[ScreenItem], *, height: int, growing: bool = False) -> list[str]:
-    """The lines as a terminal gets them, one row each."""
+    """The lines for a terminal, one row each."""
     lines: list[str] = []
     for item in items:
         with console.capture() as captured:
@@ -94,13 +94,13 @@ def lines_of(console: Console, items: Sequence[ScreenItem], *, height: int, grow
 
 
 def _without_margins(lines: list[str]) -> list[str]:
-    """Without empty lines before and behind: each kind of Markdown block has other ones."""
+    """Without empty lines before and after: each kind of Markdown block has different ones."""
     filled = [place for place, line in enumerate(lines) if _STYLING.sub("", line).strip()]
     return lines[filled[0] : filled[-1] + 1] if filled else []
 
 
 def _tail(text: str, height: int, width: int) -> str:
-    """The end of a block that grows; a fence keeps its first line, which says what it is."""
+    """The end of a growing block; a fence keeps its first line, which says what it is."""
     kept, left = _last_rows(text, height * _GROWING_LINES, width)
     if left and _FENCE.match(text):
         return f"{text.partition(chr(10))[0]}\n{kept}"
@@ -154,7 +154,7 @@ def _indent(text: Text) -> Padding:
     return Padding(text, (0, 0, 0, 2), expand=False)
 
 
-# -- a text, cut to a number of rows ---------------------------------------------------------------------------
+# -- text, cut to a number of rows -----------------------------------------------------------------------------------
 
 
 def _rows_of(line: str, width: int) -> int:
@@ -167,7 +167,7 @@ def _rows_of(line: str, width: int) -> int:
 
 
 def _first_rows(text: str, most: int, width: int) -> tuple[str, int]:
-    """The lines at the beginning that fit, and how many lines were left out; a line that is too long is cut.
+    """The first lines that fit, and how many lines were omitted; a line that is too long is cut.
 
     >>> _first_rows("a\\nb\\nc", 2, 80)
     ('a\\nb', 1)
@@ -176,7 +176,7 @@ def _first_rows(text: str, most: int, width: int) -> tuple[str, int]:
 
 
 def _last_rows(text: str, most: int, width: int) -> tuple[str, int]:
-    """The same of the end.
+    """The same for the end.
 
     >>> _last_rows("a\\nb\\nc", 2, 80)
     ('b\\nc', 1)

@@ -1,4 +1,4 @@
-"""Markdown that still comes in -> how much of its beginning looks the same whatever follows."""
+"""Incomplete Markdown -> how much of its beginning looks the same whatever follows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LINE_END: Final = re.compile(r"\r\n?|\n")
 
 
 def finished_length(text: str) -> int:
-    """How many characters belong to blocks that are over: all but the last one.
+    """How many characters belong to finished blocks: all but the last one.
 
-    A paragraph, a list, a table or a fence is over when the next block has begun.
+    A paragraph, a list, a table or a fence is finished when the next block has begun.
 
     >>> finished_length("One.\\n\\nTwo"), finished_length("One.\\nTwo."), finished_length("One.\\n\\n")
     (6, 0, 0)
@@ -34,9 +34,9 @@ def finished_length(text: str) -> int:
 
 @cache
 def _parser() -> MarkdownIt:
-    """The parser that rich reads Markdown with."""
+    """The parser that rich uses for Markdown."""
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt().enable("strikethrough").enable("table")
-    parser.core.ruler.disable("inline")  # where a block ends does not depend on what is in it
+    parser.core.ruler.disable("inline")  # where a block ends does not depend on its inline content
     return parser

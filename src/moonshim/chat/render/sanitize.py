@@ -1,4 +1,4 @@
-"""What models and tools say -> the same text, unable to move the cursor, to colour, or to reorder letters."""
+"""Text from models and tools -> the same text, unable to move the cursor, change colours, or reorder letters."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final
 __all__ = ["clean", "clean_line", "one_line"]
 
 _JOINERS: Final = "\u200c\u200d"
-"""Of the characters that are not seen, these two belong to words and to emoji, and do nothing to their surroundings."""
+"""Of the invisible characters, these two belong to words and to emoji, and do not affect their surroundings."""
 _TAB: Final = "    "
-# Everything that could matter; most texts have none of it.
+# Everything that could matter; most text has none of it.
 _SUSPECT: Final = re.compile(
     r"[^\x20-\x7e\n\xa0-\xac\xae-\u05ff\u0606-\u061b\u061d-\u06dc\u3000-\ud7ff\U0001f300-\U0001faff]"
 )
 
 
 def clean(text: str) -> str:
-    """The text with its lines; what a terminal would obey is written as an escape.
+    """The text with its line breaks; anything that a terminal would interpret is escaped.
 
     >>> print(clean("a\\x1b[2Jb\\r\\nc\\u202ed"))
     a\\x1b[2Jb
@@ -37,7 +37,7 @@ def clean_line(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same with every run of spaces and line ends as one space, for titles and lists.
+    """The same with every run of spaces and line breaks as one space, for titles and lists.
 
     >>> one_line("one\\n\\n  two ")
     'one two'
@@ -51,8 +51,8 @@ def _escape(found: re.Match[str]) -> str:
         return _TAB
     if char in _JOINERS:
         return char
-    # Cc: ESC, BEL, the C1 set. Cf: directions, tags, marks of width zero. Zl, Zp: lines that terminals do not know.
-    # Cs: half of a character, which cannot be written.
+    # Cc: ESC, BEL, the C1 set. Cf: directions, tags, zero-width marks. Zl, Zp: line separators that terminals do not
+    # know. Cs: lone surrogates, which cannot be encoded.
     if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
         return char.encode("unicode_escape").decode()
     return char

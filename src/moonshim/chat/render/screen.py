@@ -1,7 +1,7 @@
-"""The steps of a turn -> what is done, to be printed once and never again, and what still grows.
+"""The steps of a turn -> finished items, to be printed once, and items that still grow.
 
-Pure: no clock, no terminal. A piece of text is done as soon as nothing that comes later can change how it looks, so
-that only a little has to be painted again and again.
+Pure: no clock, no terminal. A piece of text is finished as soon as nothing that comes later can change how it looks, so
+that little has to be repainted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TextItem(Struct, frozen=True):
 
     text: str
     first: bool = True
-    """Whether the answer begins with it."""
+    """Whether it is the start of the answer."""
 
 
 class ReasoningItem(Struct, frozen=True):
@@ -36,7 +36,7 @@ class ReasoningItem(Struct, frozen=True):
     first: bool = True
     folded: bool = False
     words: int = 0
-    """How many there are in all of it, as far as it has come."""
+    """Number of lines in all of it, so far."""
 
 
 class ToolCallItem(Struct, frozen=True):
@@ -49,11 +49,11 @@ class ToolCallItem(Struct, frozen=True):
     is_error: bool = False
     seconds: float = 0.0
     full: bool = False
-    """Whether all of it is wanted: somebody is to decide about it."""
+    """Whether to show all of it, for a permission decision."""
 
 
 class NoticeItem(Struct, frozen=True):
-    """Something that is no part of the conversation: a failure, a note."""
+    """Something outside the conversation: a failure, a note."""
 
     text: str
     kind: Literal["note", "failed"] = "note"
@@ -78,16 +78,16 @@ class Screen:
         """Whether reasoning is shown as a line; it can be changed at any time."""
         self.model = ""
         self.hidden: list[str] = []
-        """The reasoning that was folded, for whoever wants to see it after all."""
+        """The reasoning that was folded, to be shown on request."""
         self.repairs: list[Repaired] = []
         self._open: list[_Block] = []  # in the order in which they are shown
-        self._blocks: dict[int, _Block] = {}  # of the answer that comes in, by their index
-        self._calls: dict[str, _Block] = {}  # by the identifier that the loop has for them
+        self._blocks: dict[int, _Block] = {}  # of the current response, by their index
+        self._calls: dict[str, _Block] = {}  # by the id that the loop has for them
         self._asked = False
 
     @property
     def waits(self) -> bool:
-        """Whether the model was asked and nothing of its answer is there."""
+        """Whether the model was called and nothing of its response has arrived."""
         return self._asked and not self._blocks
 
     def feed(self, step: Step) -> None:
@@ -124,7 +124,7 @@ class Screen:
                 pass
 
     def take(self) -> list[ScreenItem]:
-        """What is done since the last time, in order."""
+        """The items that have been finished since the last call, in order."""
         done: list[ScreenItem] = []
         while self._open:
             block = self._open[0]
@@ -137,11 +137,11 @@ class Screen:
         return done
 
     def open_items(self) -> list[ScreenItem]:
-        """What is not done, as it looks now."""
+        """The unfinished items, as they look now."""
         return [item for block in self._open if (item := block.shown(self.folded)) is not None]
 
     def end(self) -> None:
-        """Nothing more will come: whatever grows is done as it is."""
+        """End of the turn: everything that still grows is finished as it is."""
         self._asked = False
         for block in self._open:
             if not block.is_done:
@@ -153,13 +153,14 @@ class Screen:
         block.notice, block.state = notice, "done"
         self._open.append(block)
 
-    # -- one by one --------------------------------------------------------------------------------------------------
+    # -- single items
+    # ----------------------------------------------------------------------------------------------------
 
     def _close(self, block: _Block, complete: bool) -> None:
         block.state = "done" if block.kind != "call" else "whole" if complete else "broken"
 
     def _break_off(self) -> None:
-        """The answer failed: calls of it are not run, whole or not."""
+        """The response failed: its calls are not run, complete or not."""
         for block in self._blocks.values():
             if block.state == "arriving":
                 self._close(block, False)
@@ -167,7 +168,7 @@ class Screen:
                 block.state = "broken"
 
     def _of(self, call: ToolCall) -> _Block:
-        """The block in which a call came. One that came in none, as it was made by somebody else, gets one."""
+        """The block of a call. A call without one, which another program made, gets one."""
         block = self._calls.get(call.id)
         if block is None:
             block = self._calls[call.id] = _Block("call", call.name)
@@ -182,7 +183,7 @@ class Screen:
 
 
 def text_of_result(result: ToolResult) -> str:
-    """What a tool gave back, for a person; media by what they are.
+    """A tool's result for display; media by their kind.
 
     >>> from moonshim.engine.values.conversation import Media
     >>> text_of_result(ToolResult("1", parts=(Text("ok"), Media("image"))))
@@ -192,7 +193,7 @@ def text_of_result(result: ToolResult) -> str:
 
 
 class _Block:
-    """A block of an answer on its way to the screen."""
+    """A block of a response on its way to the screen."""
 
     def __init__(self, kind: str, name: str) -> None:
         self.kind, self.name = kind, name
@@ -202,7 +203,7 @@ class _Block:
         self.result: str | None = None
         self.is_error, self.seconds = False, 0.0
         self.notice: NoticeItem | None = None
-        self._printed = 0  # how much of the text is on the screen for good
+        self._printed = 0  # how much of the text has been printed
         self._begun = False
         self._looked_at = 0
 
@@ -215,7 +216,7 @@ class _Block:
 
     @property
     def text(self) -> str:
-        if self._grown:  # joined when somebody looks: arguments of a megabyte come in a quarter of a million pieces
+        if self._grown:  # joined on demand: arguments of a megabyte come in a quarter of a million pieces
             self._text += "".join(self._grown)
             self._grown.clear()
         return self._text
@@ -226,7 +227,7 @@ class _Block:
         self._grown.clear()
 
     def pieces(self, folded: bool) -> list[ScreenItem]:
-        """What can be printed now; each piece is given once."""
+        """The pieces that can be printed now; each is returned once."""
         match self.kind:
             case "told":
                 return [self.notice] if self.notice is not None else []
@@ -246,8 +247,8 @@ class _Block:
         return [made]
 
     def _stable_length(self) -> int:
-        """How much of what is left looks the same whatever follows. A long block is read again only as it grows by a
-        tenth, so that the work stays in line with its length."""
+        """How much of the rest looks the same whatever follows. A long block is parsed again only when it has grown by
+        a tenth, so that the work stays linear."""
         rest = self.text[self._printed :]
         if len(rest) < self._looked_at * 1.1:
             return 0
@@ -256,7 +257,7 @@ class _Block:
         return found
 
     def shown(self, folded: bool) -> ScreenItem | None:
-        """What is left of it, as it looks now."""
+        """The rest, as it looks now."""
         if self.kind in ("call", "told"):
             return self.notice if self.kind == "told" else self._call_item()
         rest = self.text[self._printed :]

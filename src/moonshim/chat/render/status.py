@@ -1,4 +1,4 @@
-"""Who answers, and what it took so far -> one line."""
+"""The model and the usage so far -> one line."""
 
 from __future__ import annotations
 

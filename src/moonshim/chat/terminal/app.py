@@ -1,4 +1,4 @@
-"""A chat and a terminal -> a conversation with a person: what is typed is a command or goes to the model."""
+"""A chat and a terminal -> a conversation with a person: each input is a command or goes to the model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["chat"]
 
 
 async def chat(wish: ChatOptions, environ: Mapping[str, str]) -> int:
-    """Talk until somebody leaves; the exit code."""
+    """Chat until the user leaves; return the exit code."""
     terminal: list[_Terminal] = []
 
     async def ask(call: ToolCall, grant: Grant) -> PermissionAnswer:
@@ -49,7 +49,7 @@ class _Terminal:
             toggle_fold=self._toggle_fold,
         )
         self._interrupted = False
-        """Whether Ctrl-C was the last thing that was pressed."""
+        """Whether the last key was Ctrl-C."""
 
     async def talk(self) -> None:
         self._greet()
@@ -70,7 +70,7 @@ class _Terminal:
         self._print_goodbye()
 
     async def _do(self, line: str) -> bool:
-        """Whether the chat goes on."""
+        """Handle one input; return whether the chat continues."""
         if not is_command(line):
             return await self._turn(line)
         reply = run_command(self._session, line)
@@ -121,7 +121,7 @@ class _Terminal:
         self._canvas.say("")
 
     def _recall(self) -> None:
-        """The end of a conversation that is gone on with."""
+        """Show the end of a conversation that is continued."""
         messages = self._session.history.messages
         self._canvas.say(
             f"{self._session.history.path.stem}: {count_messages(len(messages))}; /history lists them", "dim"

@@ -1,4 +1,4 @@
-"""A terminal, or whatever stands in its place -> lines that stay, and lines below them that change."""
+"""A terminal, or a substitute -> lines that stay, and lines below them that change."""
 
 from __future__ import annotations
 
@@ -38,21 +38,22 @@ class Canvas:
 
     @property
     def screenful(self) -> int:
-        """How many rows are a screenful, with room for the line of the status and a little context."""
+        """Rows in a screenful, with room for the status line and a little context."""
         return self.rows - 4
 
     def fit(self) -> None:
-        """Measure the terminal anew. One column stays free: terminals differ in where the cursor is behind the last."""
+        """Measure the terminal again. One column stays free: terminals differ in where the cursor is after the last
+        one."""
         try:
             columns, rows = os.get_terminal_size(self._file.fileno())
         except (OSError, ValueError):
             columns, rows = _UNKNOWN
         self.rows = max(rows or _UNKNOWN[1], _FEWEST_ROWS)
-        # Both, or rich takes 80 columns for granted where TERM is dumb.
+        # Both, or rich assumes 80 columns where TERM is dumb.
         self.console.size = ConsoleDimensions(max((columns or _UNKNOWN[0]) - 1, _FEWEST_COLUMNS), self.rows)
 
     def lines(self, shown: RenderableType) -> list[str]:
-        """What something looks like."""
+        """The rendered lines of something."""
         with self.console.capture() as captured:
             self.console.print(shown)
         return captured.get().removesuffix("\n").split("\n")
@@ -61,7 +62,7 @@ class Canvas:
         return lines_of(self.console, items, height=self.screenful, growing=growing)
 
     def paint(self, above: Sequence[str], below: Sequence[str] = ()) -> None:
-        """Write what stays, and have what changes below it."""
+        """Write the lines that stay, and show the changing ones below."""
         if self.moves:
             self._write(self._painter.paint(above, list(below)[-(self.rows - 2) :]))
         else:
@@ -69,7 +70,7 @@ class Canvas:
 
     @contextmanager
     def marking_pastes(self) -> Iterator[None]:
-        """Have the terminal mark what is pasted: line ends in it are not Enter."""
+        """Let the terminal mark pasted text: line breaks in it are not Enter."""
         self._write("\x1b[?2004h" if self.moves else "")
         try:
             yield
@@ -77,13 +78,13 @@ class Canvas:
             self._write("\x1b[?2004l" if self.moves else "")
 
     def say(self, text: str, style: str = "", *, column: int = 0) -> None:
-        """A few lines for the person; `column`: where the second column of a table begins."""
+        """Print a few lines for the user; `column`: where the second column of a table begins."""
         self.fit()
         self.paint(self.lines(Text(_in_columns(clean(text), column, self.console.width), style=style)))
 
     def _write(self, text: str) -> None:
         if text:
-            # An escape of what the encoding lacks would be wider than the character, and move the cursor with it.
+            # An escape for a character that the encoding lacks would be wider than the character, and move the cursor.
             encoding = self._encoding
             self._file.write(text if encoding is None else text.encode(encoding, "replace").decode(encoding))
             self._file.flush()
@@ -93,7 +94,7 @@ _INDENT: Final = 4
 
 
 def _in_columns(text: str, column: int, width: int) -> str:
-    """Break the lines that have two columns. Where the second would be narrow, it goes below the first.
+    """Wrap the lines that have two columns. If the second would be narrow, it goes below the first.
 
     >>> print(_in_columns("/undo  take the last turn back", 7, 22))
     /undo  take the last

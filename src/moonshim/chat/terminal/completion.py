@@ -1,4 +1,4 @@
-"""What stands before the cursor -> what it could become: commands, their words, and names of files."""
+"""The text before the cursor -> completions: commands, their arguments, and file names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST: Final = 200
 
 
 class ChatCompleter(Completer):
-    """Completes for one chat: models and formats are those of the moment."""
+    """Completes for one chat: models and formats are the current ones."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -48,7 +48,7 @@ def _with_prefix(words: Iterable[str], word: str) -> list[str]:
 
 
 def file_names(word: str, folder: Path) -> list[str]:
-    """Names of files that go on as a word does; folders end with a slash. Nothing for no word: that would be noise."""
+    """File names that start with a word; folders end with a slash. Nothing for an empty word: that would be noise."""
     if not word:
         return []
     start, _, beginning = word.rpartition("/")

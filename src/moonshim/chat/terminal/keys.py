@@ -1,4 +1,4 @@
-"""What a person presses while an answer comes -> calls, without an echo on the screen; what they type is kept."""
+"""Keys pressed during a response -> calls, without an echo on the screen; typed text is buffered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["TypeAhead", "reading_keys"]
 
 _NAMES: Final = {Keys.ControlC: "interrupt", Keys.ControlT: "fold"}
 _KEPT: Final = (Keys.ControlM, Keys.ControlJ, Keys.BracketedPaste)
-"""Enter, another line, and what was pasted. Keys that edit or search are for lines that can be seen."""
+"""Enter, another line, and pasted text. Keys that edit or search are for visible lines."""
 _SHOWN: Final = 500
 """Characters: more than a line of any terminal has."""
 
@@ -43,14 +43,15 @@ class TypeAhead:
             escaped = press.key == Keys.Escape
 
     def end(self, *, sends: bool) -> None:
-        """Give it to the next prompt; lines are sent there if `sends`, otherwise they only stand in the input."""
+        """Pass it to the next prompt; with `sends`, complete lines are sent, otherwise they only appear in the
+        input."""
         kept = [KeyPress(" ") if press.key == Keys.ControlM and not sends else press for press in self._presses]
         store_typeahead(self._source, kept)
         self._presses = []
 
     @property
     def tail(self) -> str:
-        """The end of it, to be shown."""
+        """The end of it, for display."""
         last = (" ⏎ " if press.key == Keys.ControlM else press.data for press in self._presses[-_SHOWN:])
         return "".join(last)[-_SHOWN:]
 
@@ -61,9 +62,9 @@ def reading_keys(
 ) -> Iterator[None]:
     """Call `pressed` for each key: `interrupt`, `fold`, or the character itself; other keys do nothing.
 
-    Characters that come at once are words that somebody typed or pasted, and no keys: for those it is `text`. `typed`
-    gets all keys that were read at once, before `pressed` is called for them. Until it is left, the terminal neither
-    echoes nor makes signals of keys.
+    Characters that arrive together are typed or pasted text rather than keys: for those it is `text`. `typed` gets all
+    keys that were read together, before `pressed` is called for them. Inside the context, the terminal neither echoes
+    keys nor turns them into signals.
     """
 
     def ready() -> None:

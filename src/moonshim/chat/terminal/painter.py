@@ -1,7 +1,7 @@
-"""Lines to print for good, and lines that still change -> what to write to a terminal, as little of it as possible.
+"""Lines to print permanently, and lines that still change -> minimal writes to a terminal.
 
-The lines that change stand at the bottom. Of these only those are written again that differ, and everything goes out in
-one write between two marks that tell newer terminals to show it at once: nothing flickers.
+The changing lines are at the bottom. Only those that differ are rewritten, and everything is sent in one write between
+two marks that tell newer terminals to show it at once: nothing flickers.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _TO_SCREEN_END: Final = "\x1b[J"
 
 
 class Painter:
-    """Knows what stands at the bottom of the screen. Lines must fit: none may be as wide as the terminal, and all of
-    them must be fewer than its rows. While something is painted the cursor stays in the last line, and is hidden.
+    """Tracks what is at the bottom of the screen. Lines must be narrower than the terminal, and fewer than its rows.
+    While something is painted, the cursor stays in the last line, and is hidden.
     """
 
     def __init__(self) -> None:
         self._lines: list[str] = []
 
     def paint(self, above: Sequence[str], lines: Sequence[str]) -> str:
-        """Print `above` for good, and have `lines` below it."""
+        """Print `above` permanently, and show `lines` below it."""
         old, new = self._lines, list(lines)
         if not above and old == new:
             return ""
@@ -37,7 +37,7 @@ class Painter:
         if above:
             out += [f"{line}{_TO_LINE_END}\r\n" for line in above]
         out.append("\r\n".join(f"{line}{_TO_LINE_END}" for line in new[same:]))
-        if same == len(new) and new:  # the lines that are left are right; the cursor stands below them
+        if same == len(new) and new:  # the remaining lines are right; the cursor is below them
             out.append(f"{_TO_SCREEN_END}\x1b[A\r")
         elif old:
             out.append(_TO_SCREEN_END)
@@ -47,7 +47,7 @@ class Painter:
         return "".join([*out, _END])
 
     def clear(self) -> str:
-        """Take away what changes; the cursor stands where it stood."""
+        """Erase the changing lines; the cursor is where it was."""
         if not self._lines:
             return ""
         out = f"{_BEGIN}{self._to_line(0)}{_TO_SCREEN_END}{_SHOW}{_END}"
@@ -55,7 +55,7 @@ class Painter:
         return out
 
     def _to_line(self, number: int) -> str:
-        """From the last line to the beginning of another one; the one below them all is made when it is not there."""
+        """From the last line to the start of another one; the line below them all is created if it does not exist."""
         down = number - max(len(self._lines) - 1, 0)
         if down > 0:
             return "\r\n" * down
@@ -63,7 +63,7 @@ class Painter:
 
 
 def _same(old: Sequence[str], new: Sequence[str]) -> int:
-    """How many lines at the beginning are the same."""
+    """How many lines at the beginning are equal."""
     for place, (before, after) in enumerate(zip(old, new, strict=False)):
         if before != after:
             return place

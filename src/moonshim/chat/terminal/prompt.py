@@ -1,4 +1,4 @@
-"""A terminal -> the lines that a person types: several at once, with completion, and with what was typed before."""
+"""A terminal -> the lines that a person types: multi-line, with completion and input history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STYLE: Final = Style.from_dict({"bottom-toolbar": "noreverse dim", "prompt": "b
 def create_prompt(
     session: Session, *, history: History, source: Input, toggle_fold: Callable[[], None]
 ) -> PromptSession[str]:
-    """What asks a person. Ctrl-C empties the line; or it raises `KeyboardInterrupt`; Ctrl-D raises `EOFError`."""
+    """The input prompt. Ctrl-C clears the line, or raises `KeyboardInterrupt`; Ctrl-D raises `EOFError`."""
     keys, completer = KeyBindings(), ChatCompleter(session)
 
     @keys.add("enter")
@@ -42,7 +42,7 @@ def create_prompt(
         else:
             buffer.validate_and_handle()
 
-    # What is typed too early comes with line ends of Ctrl-J: where nobody can see a second line, it is no key.
+    # Typed-ahead text has line endings of Ctrl-J: where a second line is not visible, that is not a key.
     @keys.add("escape", "enter")
     @keys.add("c-j", filter=not is_dumb_terminal())
     def _another_line(event: KeyPressEvent) -> None:
@@ -50,7 +50,7 @@ def create_prompt(
 
     @keys.add("tab")
     def _complete(event: KeyPressEvent) -> None:
-        # As a shell does: what is certain is put in at once; of several, one more Tab takes the first.
+        # As a shell does: what is certain is inserted at once; of several, one more Tab takes the first.
         buffer = event.current_buffer
         found = list(completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
         common = get_common_complete_suffix(buffer.document, found)
@@ -85,7 +85,7 @@ def create_prompt(
         prompt_continuation=" " * len(PROMPT),
         key_bindings=keys,
         history=history,
-        # Up finds what began like this; in a command, what could be meant is shown while it is typed.
+        # Up finds earlier inputs with the same start; in a command, completions are shown while typing.
         enable_history_search=Condition(is_message),
         completer=completer,
         complete_while_typing=True,
@@ -100,7 +100,7 @@ def create_prompt(
 
 
 def input_history(path: Path) -> History:
-    """What was typed in former chats; only its user can read it. Without a place to keep it, it is forgotten."""
+    """The inputs of earlier chats; only the user can read the file. Without a place to store it, they are forgotten."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""One turn on a terminal: steps and keys -> what is painted, and who is asked whether a call may be run."""
+"""One turn on a terminal: steps and keys -> what is painted, and permission questions."""
 
 from __future__ import annotations
 
@@ -27,27 +27,28 @@ __all__ = ["TurnView"]
 
 _FRAME_SECONDS: Final = 0.05
 _TYPING_SECONDS: Final = 0.5
-"""A letter so soon after another is part of a word, and allows nothing: people type on while a question appears."""
+"""A letter that follows another this soon is part of a word, and allows nothing: people keep typing while a question
+appears."""
 _ANSWERS: Final[dict[str, PermissionAnswer]] = {"y": "once", "a": "always", "n": "no", "interrupt": "stop"}
 
 
 class _Question:
-    """A call that waits for somebody's word."""
+    """A call that waits for permission."""
 
     def __init__(self, call: ToolCall, grant: Grant) -> None:
         self.call = ToolCallItem(call.name, call.arguments, "whole", full=True)
         self.text = f"Run this?  y once   a always: {grant.label}   n no   Ctrl-C stop"
         self.answer: asyncio.Future[PermissionAnswer] = asyncio.get_running_loop().create_future()
         self.is_painted = False
-        """Whether somebody can have seen it: a key that was pressed before is no answer."""
+        """Whether the user can have seen it: a key that was pressed before is not an answer."""
         self.is_above = False
-        """Whether the call stands above what changes, for good."""
+        """Whether the call has been printed above the changing lines."""
 
 
 class TurnView:
     """Shows a turn while it happens. Ctrl-C stops it, a second Ctrl-C leaves the chat; Ctrl-T folds reasoning.
 
-    Text that is typed meanwhile is for the next prompt, and no answer to a question.
+    Text typed meanwhile is for the next prompt, and does not answer a question.
     """
 
     def __init__(self, session: Session, canvas: Canvas, source: Input) -> None:
@@ -68,11 +69,11 @@ class TurnView:
         return self._interrupts > 0
 
     async def show(self, prompt: str | None) -> bool:
-        """Have the turn, to its end; whether the chat goes on."""
+        """Run the turn to its end; return whether the chat continues."""
         self._screen = Screen(folded=self._session.folded)
         self._interrupts, self._began = 0, time.monotonic()
-        with suppress(NotImplementedError):  # Windows: there Ctrl-C is a key and nothing else
-            # Between two turns, while the terminal is its usual self, Ctrl-C is a signal.
+        with suppress(NotImplementedError):  # Windows: there Ctrl-C is only a key
+            # Between two turns, while the terminal is in its normal mode, Ctrl-C is a signal.
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._on_key, "interrupt")
         task = self._task = asyncio.create_task(self._have(prompt))
         painting = asyncio.create_task(self._paint_often())
@@ -85,7 +86,7 @@ class TurnView:
                 one.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(task, painting, return_exceptions=True)
-            # Whoever stops a turn wants to read before anything else is sent.
+            # A user who stops a turn wants to read before anything else is sent.
             self._ahead.end(sends=not self.was_interrupted)
             self._screen.end()
             self._canvas.paint(self._canvas.items(self._screen.take()))
@@ -143,7 +144,7 @@ class TurnView:
         while True:
             began = time.monotonic()
             self._paint()
-            # A slow terminal, or much to render, must not keep everything else waiting.
+            # A slow terminal, or much to render, must not delay everything else.
             await asyncio.sleep(max(_FRAME_SECONDS, 3 * (time.monotonic() - began)))
 
     def _paint(self) -> None:
@@ -154,7 +155,7 @@ class TurnView:
             canvas.paint(above, [*self._open_lines(), "", *self._type_ahead_lines(), self._status()])
             return
         call, ask = canvas.items([question.call]), canvas.lines(Text(question.text, style="bold yellow"))
-        # What does not fit where things are asked is shown above: nobody should allow what they have not seen.
+        # What does not fit into the question is printed above: people must see what they allow.
         if not question.is_above and (not canvas.moves or len(call) + len(ask) > canvas.screenful):
             question.is_above = True
             above += call if canvas.moves else [*call, *ask]
@@ -162,7 +163,7 @@ class TurnView:
         canvas.paint(above, [*([] if question.is_above else call), "", *ask, "", self._status()])
 
     def _open_lines(self) -> list[str]:
-        """What still grows; rendered anew only when something has come."""
+        """What still grows; rendered again only when something has arrived."""
         items = self._screen.open_items()
         if (seen := (items, self._canvas.console.width, self._canvas.rows)) != self._seen:
             self._seen, self._lines = seen, self._canvas.items(items, growing=True)
