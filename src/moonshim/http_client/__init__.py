@@ -1,4 +1,4 @@
-"""A request for a host -> its status, its headers, and its bytes as they come."""
+"""A request to a host -> its status, its headers, and its bytes as they arrive."""
 
 from moonshim.http_client.client import UpstreamClient
 from moonshim.http_client.request import Deadlines, UpstreamRequest

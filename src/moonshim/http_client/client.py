@@ -1,4 +1,4 @@
-"""A `UpstreamRequest` -> an `UpstreamResponse`, over connections that are kept: aiohttp, with nothing of it showing."""
+"""A `UpstreamRequest` -> an `UpstreamResponse`, over pooled connections: aiohttp, entirely hidden."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from moonshim.http_client.response import UpstreamResponse
 __all__ = ["UpstreamClient"]
 
 BUFFERED_BYTES: Final = 64 * 1024
-"""Twice as much waits at most for a reader who is slow; then the host is held back."""
+"""Up to twice as much waits for a slow reader; then the host is held back."""
 LONGEST_HEADER: Final = 32 * 1024
 KEPT_SECONDS: Final = 55.0
-"""How long an idle connection is kept: a little less than the minute after which many balancers close it."""
+"""How long an idle connection is retained: a little less than the minute after which many load balancers close it."""
 NAMES_SECONDS: Final = 30
-"""How long the address of a name is remembered."""
+"""How long the address of a name is cached."""
 _LARGE_BODY: Final = 1024 * 1024
-"""From here on a body is written piece by piece, so that other streams go on meanwhile."""
+"""From this size on, a body is written piece by piece, so that other streams continue meanwhile."""
 _PIECE: Final = 64 * 1024
 _OURS: Final = {"user-agent": "moonshim", "accept": "*/*", "accept-encoding": "identity"}
-"""Headers of our own, where the call has none. Hosts that compress a stream hold events back for it."""
+"""Default headers. Hosts that compress a stream delay events."""
 
 
 class UpstreamClient:
-    """Asks hosts. One for the process: it keeps connections, as many at once as there are streams.
+    """Calls hosts. One per process: it pools connections, as many at once as there are streams.
 
-    `open` raises `UpstreamUnreachable` or `UpstreamStalled`, and nothing else. No redirect is followed, no cookie
-    kept. Cancelling `open` leaves nothing behind.
+    `open` raises `UpstreamUnreachable` or `UpstreamStalled`, and nothing else. Redirects are not followed, and cookies
+    are not stored. Cancelling `open` leaves nothing behind.
     """
 
     def __init__(self) -> None:
@@ -48,12 +48,12 @@ class UpstreamClient:
         self._proxies: dict[tuple[str, str | None], str | None] = {}
 
     async def open(self, call: UpstreamRequest) -> UpstreamResponse:
-        """Ask, and wait for the headers of the answer."""
+        """Send the request, and wait for the headers of the response."""
         if self._closed:
             raise UpstreamUnreachable(f"{origin_of(call.url)} is not asked any more: the gateway is closing")
         attempt = await self._ask(call)
         if attempt.kept and attempt.lost:
-            # The host gave the connection up while the request was on its way, and has seen none of it or little.
+            # The host closed the pooled connection while the request was being sent, and has seen little or none of it.
             attempt = await self._ask(call)
         if attempt.failure is not None:
             raise attempt.failure
@@ -63,7 +63,7 @@ class UpstreamClient:
         return answer
 
     async def close(self) -> None:
-        """Drop every connection. Answers that are still read end with `UpstreamBroke`."""
+        """Close every connection. Responses that are still being read end with `UpstreamBroke`."""
         self._closed = True
         for answer in list(self._answers):  # the session would leave their readers waiting
             answer.close()
@@ -98,7 +98,7 @@ class UpstreamClient:
         return asking
 
     def _proxy(self, call: UpstreamRequest) -> str | None:
-        """Looked up once for each address: there are as many as are configured."""
+        """Looked up once per address: there are only as many as are configured."""
         key = (call.url, call.proxy)
         if key not in self._proxies:
             self._proxies[key] = proxy_for(call.url, call.proxy)
@@ -125,7 +125,8 @@ def _headers(call: UpstreamRequest) -> dict[str, str]:
 
 
 async def _pieces(body: bytes) -> AsyncIterator[memoryview]:
-    """Lets other requests in between. aiohttp would write a string at once, and copy what is in a `BytesIO`."""
+    """Yields to other requests between pieces. aiohttp would write a string at once, and copy the content of a
+    `BytesIO`."""
     view = memoryview(body)
     for at in range(0, len(view), _PIECE):
         yield view[at : at + _PIECE]
@@ -133,7 +134,7 @@ async def _pieces(body: bytes) -> AsyncIterator[memoryview]:
 
 
 class _PendingRequest:
-    """One request on its way: whether there is a connection yet, and what came of it."""
+    """One request in progress: whether there is a connection yet, and its outcome."""
 
     def __init__(self, call: UpstreamRequest) -> None:
         self.call = call
@@ -146,7 +147,7 @@ class _PendingRequest:
         self.response: aiohttp.ClientResponse | None = None
 
     def connect(self, kept: bool) -> None:
-        """There is a connection: from now on the host's time runs."""
+        """The connection is established: from now on the host's time runs."""
         self.connected, self.kept = True, kept
         if self.deadline is not None and not self.deadline.expired():
             self.deadline.reschedule(asyncio.get_running_loop().time() + self.call.timeouts.first_byte)
@@ -160,11 +161,11 @@ class _PendingRequest:
 
 
 _ASKING: Final[ContextVar[_PendingRequest | None]] = ContextVar("asking", default=None)
-"""Who asks in this task. aiohttp's own way to tell of connections, its traces, is a sixth of what it does."""
+"""The pending request of this task. aiohttp's own way to report connections, its traces, is a sixth of its work."""
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Makes `_Connection`s. If a later aiohttp has another way of making them, its own have to do."""
+    """Creates `_Connection`s. If a later aiohttp creates them differently, its own are used."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -173,7 +174,7 @@ class _Connector(aiohttp.TCPConnector):
             self._factory = make
 
     async def connect(self, *args: Any, **options: Any) -> Any:
-        """A connection, and the `_PendingRequest` that wanted it is told."""
+        """A connection; notifies the `_PendingRequest` that wanted it."""
         connection = await super().connect(*args, **options)
         protocol, kept = connection.protocol, False
         if isinstance(protocol, _Connection):
@@ -185,24 +186,24 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _Connection(ResponseHandler):
-    """A connection as aiohttp has it, less one expense and one fault."""
+    """aiohttp's connection, without one inefficiency and one bug."""
 
     is_used = False
-    """Whether a request went over it before."""
+    """Whether a request was sent over it before."""
 
     def resume_reading(self, *args: Any, **options: Any) -> None:
-        """Go on, but only where it had stopped.
+        """Resume, but only if it was paused.
 
-        aiohttp 3.14 does so after every read: it runs its parser over nothing and asks the transport to go on, which
-        is a fifth of all that it does for a chunk. Before 3.14 it asked first, as here.
+        aiohttp 3.14 does so after every read: it runs its parser over nothing and resumes the transport, which is a
+        fifth of its work for a chunk. Before 3.14 it checked first, as here.
         """
         if self._reading_paused:
             super().resume_reading(*args, **options)
 
     def set_exception(self, error: Any, *cause: Any) -> None:
-        """A fault on the connection, which whoever reads the body must hear of.
+        """An error on the connection, which the reader of the body must get.
 
-        aiohttp keeps it to itself when the framing breaks in the middle of a body: a read would wait until it stalls.
+        aiohttp swallows it when the framing breaks in the middle of a body: a read would wait until it stalls.
         """
         body = self._payload
         super().set_exception(error, *cause)

@@ -1,7 +1,7 @@
-"""Whatever the HTTP client raises -> an `UpstreamError` that a person can act on, with no secret in it.
+"""Exceptions of the HTTP client -> an `UpstreamError` that people can act on, without secrets.
 
-Messages name host and port only. The exceptions of the client hold whole requests, keys included, so none of them
-is kept as a cause.
+Messages name host and port only. The client's exceptions hold whole requests, keys included, so none of them is chained
+as a cause.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOT_TRUSTED: Final = "name the file of the right certificates (`ca_bundle` of t
 
 
 def unreachable(error: BaseException, call: UpstreamRequest, proxy: str | None) -> UpstreamError:
-    """Why there was no answer."""
+    """Why there was no response."""
     if _out_of_descriptors(error):
         return TooManyOpenFiles(f"no connection to {origin_of(call.url)}: this process has too many open files")
     for kind, tell in _TELLING:
@@ -35,7 +35,7 @@ def unreachable(error: BaseException, call: UpstreamRequest, proxy: str | None) 
 
 
 def broke(error: BaseException, call: UpstreamRequest) -> UpstreamBroke:
-    """Why an answer that had begun did not come to its end."""
+    """Why a response that had started did not complete."""
     origin = origin_of(call.url)
     if isinstance(error, aiohttp.ClientPayloadError) and "decod" in str(error).lower():
         return UpstreamBroke(f"{origin} sent compressed bytes that cannot be unpacked")
@@ -43,7 +43,7 @@ def broke(error: BaseException, call: UpstreamRequest) -> UpstreamBroke:
 
 
 def lost_at_once(error: BaseException) -> bool:
-    """Whether the connection went before anything came back: what a kept one does that the host has given up."""
+    """Whether the connection was lost before any response: typical of a pooled one that the host has closed."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return False
     return isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | ConnectionError)
@@ -52,7 +52,7 @@ def lost_at_once(error: BaseException) -> bool:
 def _out_of_descriptors(error: BaseException) -> bool:
     number = getattr(getattr(error, "os_error", error), "errno", None)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        # A resolver that can open no file says that the name is not known, or to try again.
+        # A resolver that cannot open a file reports that the name is unknown, or to try again.
         try:
             os.close(os.dup(0))
         except OSError as own:
@@ -86,7 +86,7 @@ def _proxy_refusal(error: BaseException, origin: str, proxy: str) -> str:
 
 
 def _unreadable_response(error: BaseException, origin: str, proxy: str) -> str:
-    # Only looked at, never shown: it quotes what came.
+    # Only inspected, never shown: it quotes what was received.
     words = str(getattr(error, "message", "")).lower()
     if "content-encoding" in words:
         return f"{origin} packed its answer in a way that is not known here, though it was asked not to"
@@ -120,4 +120,4 @@ _TELLING: Final[tuple[tuple[type[BaseException], Callable[[BaseException, str, s
         ),
     ),
 )
-"""The first that fits counts: what is more particular stands before what it is a kind of."""
+"""The first match counts: more specific classes come before their base classes."""

@@ -1,4 +1,4 @@
-"""A dialect, a key, and what somebody says -> the headers that a host is sent."""
+"""A dialect, a key, and headers of client and configuration -> the headers to send to a host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 __all__ = ["headers_for"]
 
-# Messages hosts differ in where they look: Moonshot's takes either, vLLM's only the first, others only the second.
+# Messages hosts differ in where they look: Moonshot's accepts either, vLLM's only the first, others only the second.
 _KEY_HEADERS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "openai_chat": (("authorization", "Bearer {}"),),
     "anthropic": (("authorization", "Bearer {}"), ("x-api-key", "{}")),
@@ -18,7 +18,7 @@ _ALWAYS: Final[dict[str, dict[str, str]]] = {"openai_chat": {}, "anthropic": {"a
 def headers_for(
     dialect: str, key: str | None, said: Mapping[str, str], configured: Mapping[str, str], *, accept: str
 ) -> dict[str, str]:
-    """What somebody says, then what we say, then what the configuration says.
+    """The client's headers, overridden by ours, overridden by the configuration's.
 
     >>> headers_for("openai_chat", "sk-1", {}, {"X-Team": "red"}, accept="*/*")["authorization"]
     'Bearer sk-1'

@@ -1,4 +1,4 @@
-"""The environment -> the way to a host: which proxy, and whose certificates are trusted."""
+"""The environment -> the route to a host: which proxy, and which certificates are trusted."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _HTTP: Final = frozenset({"http", "https"})
 def proxy_for(url: str, configured: str | None) -> str | None:
     """The proxy for an address: the configured one, or that of HTTPS_PROXY, HTTP_PROXY or ALL_PROXY.
 
-    NO_PROXY takes names, addresses and networks (`10.0.0.0/8`). As in Go, loopback is never asked
-    through a proxy that only the environment names: a model served on this machine is not behind it.
+    NO_PROXY accepts names, addresses and networks (`10.0.0.0/8`). As in Go, a proxy from the environment is never used
+    for loopback: a model served on this machine is not behind it.
     """
     proxy = (_from_environment(url) if configured is None else configured) or None
     if proxy is not None and urlsplit(proxy).scheme not in _HTTP:
@@ -46,7 +46,7 @@ def _from_environment(url: str) -> str | None:
 
 
 def _stays_inside(host: str, proxies: Mapping[str, str]) -> bool:
-    """Loopback, or an address in a network that NO_PROXY names (urllib knows names only)."""
+    """Loopback, or an address in a network that NO_PROXY lists (urllib knows names only)."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -64,14 +64,14 @@ def _contains(network: str, host: str) -> bool:
 
 
 def ssl_context(bundle: str | None) -> ssl.SSLContext:
-    """What a certificate is checked against: this file, or the one of the environment, or the system's."""
+    """The TLS context with this certificate file, or the one of the environment, or the system's."""
     return _context(bundle or next((os.environ[name] for name in _BUNDLES if os.environ.get(name)), None))
 
 
 @lru_cache(maxsize=64)
 def _context(bundle: str | None) -> ssl.SSLContext:
-    """Made once for each file: reading the system's certificates takes longer than a request."""
-    folder = bundle is not None and os.path.isdir(bundle)  # noqa: PTH112 - one look at a name, no path arithmetic
+    """Created once per file: reading the system's certificates takes longer than a request."""
+    folder = bundle is not None and os.path.isdir(bundle)  # noqa: PTH112 - one check of a name, no path arithmetic
     try:
         return ssl.create_default_context(cafile=None if folder else bundle, capath=bundle if folder else None)
     except ssl.SSLError:

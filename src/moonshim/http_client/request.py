@@ -1,4 +1,4 @@
-"""What a host is asked: where, with what, and how long it may take."""
+"""A request to a host: where, with what, and how long it may take."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class Deadlines(Protocol):
 
     @property
     def first_byte(self) -> float:
-        """From then until the headers of the answer are there."""
+        """From then until the headers of the response arrive."""
 
     @property
     def between_bytes(self) -> float:
-        """Of silence, while somebody waits for more."""
+        """Of silence, while a reader waits for more."""
 
 
 class UpstreamRequest(Struct, frozen=True):
-    """One request. It prints as its method and its host: neither keys nor conversations end in a log."""
+    """One request. Its repr shows only method and host, to keep keys and conversations out of logs."""
 
     url: str
     headers: Mapping[str, str]
     body: bytes
     timeouts: Deadlines
     proxy: str | None = None
-    """None: what the environment says; empty: none."""
+    """None: from the environment; empty: none."""
     ca_bundle: str | None = None
-    """A file with the certificates that are trusted; None: what the environment says, or the system's."""
+    """A file with the certificates that are trusted; None: from the environment, or the system's."""
     method: str = "POST"
 
     def __repr__(self) -> str:
@@ -45,7 +45,7 @@ class UpstreamRequest(Struct, frozen=True):
 
 
 def origin_of(url: str) -> str:
-    """The host and the port of an address, which is all of it that may be shown.
+    """The host and the port of an address, the only part that may be shown.
 
     >>> origin_of("https://user:word@api.moonshot.ai/v1?key=1")
     'api.moonshot.ai:443'

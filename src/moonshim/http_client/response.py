@@ -1,4 +1,4 @@
-"""A response that has begun -> its bytes as they come, its end, or what went wrong."""
+"""A response that has started -> its bytes as they arrive, its end, or what went wrong."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from moonshim.http_client.request import UpstreamRequest, origin_of
 __all__ = ["GOODBYE_SECONDS", "LAST_WORDS_SECONDS", "UpstreamResponse"]
 
 LAST_WORDS_SECONDS: Final = 10.0
-"""How long a host may be silent behind the end of what it says, before that is taken for all: its usage may follow."""
+"""How long to wait in silence after the end of the content, since usage may follow."""
 GOODBYE_SECONDS: Final = 0.25
-"""The same once all is said and somebody waits: only the connection can still be won, for the next request."""
+"""The same once everything was received: only the connection can still be saved, for the next request."""
 
 MOST_AT_ONCE: Final = 8 * 1024
-"""Bytes of one read. They leave before more is read, so that a client that stops reading holds no more than these; and
-other requests have their turn, so that a host that sends as fast as it can does not hold them up."""
+"""Bytes per read. They are sent on before more is read, so that a client that stops reading holds no more than these;
+and other requests get their turn, so that a host that sends at full speed does not delay them."""
 
 
 class UpstreamResponse:
-    """What a host answers. Whoever has it closes it.
+    """A host's response. The caller closes it.
 
-    `read` raises `UpstreamStalled` when nothing came for too long, `UpstreamBroke` when the connection ended in the
-    middle, and nothing else. `close` may come from any task: a read that waits then raises `UpstreamBroke`. Not
-    reading holds the host back, and does not count as its silence.
+    `read` raises `UpstreamStalled` if nothing came for too long, `UpstreamBroke` if the connection ended in the middle,
+    and nothing else. `close` may be called from any task: a pending read then raises `UpstreamBroke`. Not reading holds
+    the host back, and does not count as its silence.
     """
 
     __slots__ = (
@@ -57,15 +57,15 @@ class UpstreamResponse:
         self._read = partial(response.content.read, MOST_AT_ONCE)
         self._failure: UpstreamError | None = None
         self._full = False
-        """The last read brought as much as it may, so that the next one need not wait."""
+        """The last read was full, so the next one need not wait."""
         self._now = asyncio.get_running_loop().time
         self._since: float | None = None
-        """When the read that waits now began."""
+        """Start time of the pending read."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def read(self) -> bytes:
-        """What has come since the last read, or the next that comes; empty: the answer is over."""
-        # A timer for each read would cost more than the read. One watches the whole answer and compares times.
+        """The bytes since the last read, or the next ones to arrive; empty: the response is complete."""
+        # A timer for each read would cost more than the read. One watches the whole response and compares times.
         if self._timer is None:
             self._watch(self._call.timeouts.between_bytes)
         if self._full:
@@ -90,7 +90,8 @@ class UpstreamResponse:
         raise failure
 
     async def read_all(self, limit: int, *, cut: bool = False) -> bytes:
-        """All that is left, at most `limit` bytes: more is `UpstreamBroke`, or with `cut` left away. Closes it."""
+        """Everything that is left, up to `limit` bytes: more raises `UpstreamBroke`, or with `cut` is dropped. Closes
+        it."""
         pieces: list[bytes] = []
         size = 0
         try:
@@ -104,14 +105,15 @@ class UpstreamResponse:
         return b"".join(pieces)[:limit]
 
     def close(self) -> None:
-        """Be done with it, at once. The connection is kept only if the answer was read to its end."""
+        """Stop at once. The connection is reused only if the response was read to its end."""
         self._unwatch()
         if self._failure is None:
             self._failure = UpstreamBroke("the answer was closed before its end")
         self._response.close()
 
     def _rest(self) -> bytes:
-        """What had come before it broke, and was not read yet: aiohttp would tell of the fault first, and lose it."""
+        """Bytes that arrived before the connection broke, and were not read yet: aiohttp would raise first, and lose
+        them."""
         buffer: deque[bytes] | None = getattr(self._response.content, "_buffer", None)
         if not buffer:
             return b""
@@ -127,7 +129,7 @@ class UpstreamResponse:
             self._timer.cancel()
 
     def _look(self) -> None:
-        """The timer went off: either a read has waited too long, or it is set to when one will have."""
+        """The timer fired: either a read has waited too long, or the timer is set to when it will have."""
         limit = self._call.timeouts.between_bytes
         left = limit if self._since is None else self._since + limit - self._now()
         if left > 0:

@@ -1,12 +1,12 @@
-"""How a host failed -> whether it is asked again, and after which pause. Decisions only: the dice are an argument.
+"""How a host failed -> whether to retry, and after which delay. Decisions only: randomness is an argument.
 
-| what a host says | what follows |
+| failure | action |
 |---|---|
-| no connection, 5xx, overloaded, 408 | the same again after a pause |
-| 429 | the same, after as long as it says; too long: not again |
-| silence up to the deadline | another host, if there is one: nobody waits as long twice |
-| 401, 403, 404, quota, prompt or body too long, an answer that is too large | another host: it is about this one |
-| any other 4xx | nobody: the request itself is wrong |
+| no connection, 5xx, overloaded, 408 | retry the same host after a delay |
+| 429 | the same, after the delay it asks for; too long: no retry |
+| silence up to the deadline | another host, if there is one: no second wait of that length |
+| 401, 403, 404, quota, prompt or body too long, response too large | another host: the problem is this one's |
+| any other 4xx | no retry: the request itself is wrong |
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ __all__ = ["FIRST_PAUSE", "Verdict", "classify", "pause_before"]
 Verdict: TypeAlias = Literal["again", "next", "stop"]
 
 FIRST_PAUSE: Final = 0.25
-"""Seconds. Doubles with every try; a random part of it is waited, so that many clients do not come back at once."""
+"""Seconds. Doubles with every try; the actual delay is a random part of it, so that many clients do not return
+at once."""
 _JITTER: Final = 0.1
-"""How much later than a host says it is asked again, at most, as a part of its pause."""
+"""Maximum extra delay, as a fraction of what the host asks for."""
 
 _VERDICTS: Final[dict[ProblemKind, Verdict]] = {
     "rate_limit": "again",
@@ -50,7 +51,7 @@ def classify(problem: Problem) -> Verdict:
 
 
 def pause_before(problem: Problem, *, tries: int, longest: float, random: Callable[[], float]) -> float | None:
-    """Seconds until a host that was asked `tries` times is asked again; None: that would be too long.
+    """Seconds until a host that was tried `tries` times is retried; None: that would be too long.
 
     >>> problem = Problem(status=429, kind="rate_limit", message="too many", retry_after=3)
     >>> pause_before(problem, tries=1, longest=20, random=float)
