@@ -1,1 +1,1 @@
-"""What every server of ours is made of: sockets, a bounded protocol, a process with signals, a log."""
+"""What all our servers share: sockets, a bounded protocol, a process with signals, a log."""

@@ -11,8 +11,8 @@ __all__ = ["DescriptorBudget", "raise_limit", "room_for_connections"]
 
 _RESERVED: Final = 64
 _SHARE: Final = 8
-"""An eighth of all descriptors, and at least 64, are for everything else: listening sockets, the store, logs, name
-resolution, and connections whose requests are refused."""
+"""An eighth of all descriptors, and at least 64, are reserved for everything else: listening sockets, the store, logs,
+name resolution, and connections whose requests are refused."""
 _UNLIMITED: Final = 1 << 30
 
 
@@ -35,15 +35,15 @@ class DescriptorBudget(NamedTuple):
     """How many descriptors connections may take, of clients and to hosts together."""
 
     requests: int
-    """Up to here, requests are taken."""
+    """Up to here, requests are accepted."""
     connections: int
     """Up to here, connections are: a request is refused in the client's dialect, and health checks are answered."""
     refusals: int
-    """Up to here, a connection is told why it is closed."""
+    """Up to here, a connection gets the reason before it is closed."""
 
 
 def room_for_connections() -> DescriptorBudget:
-    """Within the limit of this process as it is now."""
+    """Within the current limit of this process."""
     soft = _UNLIMITED
     if (resource := _resource()) is not None:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

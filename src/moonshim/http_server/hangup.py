@@ -23,7 +23,7 @@ class StartingTerminal:
         hangup = getattr(signal, "SIGHUP", None)
         if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
             with suppress(OSError):
-                # Kept open: a file on a terminal that has hung up fails at once, whatever opens under that name later.
+                # Held open: a file on a terminal that has hung up fails at once, whatever opens under that name later.
                 self._file = os.open(_CONTROLLING_TERMINAL, os.O_RDONLY | os.O_NOCTTY)
 
     def is_gone(self) -> bool:

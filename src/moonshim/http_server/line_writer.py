@@ -1,4 +1,4 @@
-"""Lines -> a terminal, pipe or file, written by a thread, so that whoever logs never waits for its reader."""
+"""Lines -> a terminal, pipe or file, written by a thread, so that logging never waits for a reader."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ __all__ = ["LineWriter"]
 HELD_LINES: Final = 10_000
 LAST_WORDS_SECONDS: Final = 1.0
 GATHER_SECONDS: Final = 0.05
-"""How long lines are gathered before they are written: to wake a thread for each costs more than all else about it."""
+"""How long lines are collected before they are written: waking a thread for each would cost more than everything
+else."""
 WHOLE_BYTES: Final = 4096
-"""What a pipe takes whole, whoever else writes to it (PIPE_BUF of Linux; POSIX promises 512)."""
+"""The size up to which writes to a pipe are atomic (PIPE_BUF of Linux; POSIX promises 512)."""
 
 
 class LineWriter:
-    """Lines leave in their order, each whole, and `write` never blocks.
+    """Lines are written in order, each in one piece, and `write` never blocks.
 
-    A reader that stops reading makes lines pile up; over `limit` they are dropped, and when it reads again a line
-    says how many. A reader that is gone ends the writing, and nothing else.
+    If a reader stops, lines accumulate; over `limit` they are dropped, and when it reads again a line reports how many.
+    If a reader is gone, only the writing ends.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class LineWriter:
         """There are lines that the thread has not seen."""
         self._closing = threading.Event()
         self._gone = False
-        """Nobody reads any longer."""
+        """The reader is gone."""
         self._untold = 0
         self.dropped = 0
         self._thread = threading.Thread(target=self._run, name="moonshim-log", daemon=True)
@@ -57,7 +58,7 @@ class LineWriter:
             self._wanted.set()
 
     def close(self, seconds: float = LAST_WORDS_SECONDS) -> None:
-        """Write what is left, but do not hang for a reader that has stopped."""
+        """Write what is left, but do not hang on a reader that has stopped."""
         self._closing.set()
         self._wanted.set()
         self._thread.join(seconds)
@@ -66,14 +67,14 @@ class LineWriter:
         while not self._gone and not (self._closing.is_set() and not self._lines):
             self._wanted.wait()
             self._closing.wait(GATHER_SECONDS)
-            # Before they are taken: a line that comes meanwhile asks again.
+            # Before they are taken: a line that arrives meanwhile sets it again.
             self._wanted.clear()
             self._gone = not self._put_all()
         self.dropped += len(self._lines)
         self._lines.clear()
 
     def _put_all(self) -> bool:
-        """What is there now; whether anybody reads it."""
+        """Write everything that is queued; return whether the reader is still there."""
         while self._lines:
             if not self._put(self._next()):
                 return False
@@ -84,7 +85,7 @@ class LineWriter:
         return True
 
     def _next(self) -> bytes:
-        """As many lines as a pipe that several workers share takes whole; a longer one alone."""
+        """As many lines as a pipe shared by several workers accepts atomically; a longer one alone."""
         piece = self._bytes(self._lines.popleft())
         while self._lines and len(piece) + len(self._lines[0]) < WHOLE_BYTES:
             line = self._bytes(self._lines[0])
@@ -102,7 +103,7 @@ class LineWriter:
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:  # somebody who shares this terminal made it so
+            except BlockingIOError:  # another program that shares this terminal made it non-blocking
                 select.select([], [self._descriptor], [], 1.0)
             except OSError:
                 return False

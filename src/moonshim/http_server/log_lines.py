@@ -1,4 +1,4 @@
-"""Fields of something that happened -> one line for a person, or one of JSON, and no secret in either."""
+"""The fields of an event -> one line for people, or one of JSON, without secrets."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ __all__ = ["format_seconds", "human_line", "json_for_terminal", "json_line", "pa
 _COLOURS: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _LEVEL_COLOURS: Final = {"debug": "dim", "info": "green", "warning": "yellow", "error": "red", "critical": "red"}
 _UNSEEN: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""What JSON leaves as it is, and terminals and viewers obey: C1 controls, ends of lines, turns of direction."""
+"""Characters that JSON allows unescaped, and terminals and viewers interpret: C1 controls, line separators, direction
+marks."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
 def without_secrets(value: Any) -> Any:
-    """The same value, and no text in it holds a key.
+    """The same value with all keys masked.
 
     >>> without_secrets({"error": "401: bad key sk-abcdefgh12345", "status": 401})
     {'error': '401: bad key sk-…', 'status': 401}
@@ -37,26 +38,26 @@ def without_secrets(value: Any) -> Any:
 
 
 def json_line(fields: Mapping[str, Any]) -> str:
-    """One line, whoever reads it.
+    """One line of JSON.
 
     >>> json_line({"event": "request", "status": 200})
     '{"event":"request","status":200}'
     """
     try:
         line = _encode(fields).decode()
-    except (TypeError, ValueError, UnicodeError):  # somebody logged what is no JSON, or half a character
+    except (TypeError, ValueError, UnicodeError):  # a value that is not JSON was logged, or a lone surrogate
         said = {name: _text(value).encode("utf-8", "replace").decode() for name, value in fields.items()}
         line = _encode(said).decode()
     return json_for_terminal(line)
 
 
 def json_for_terminal(text: str) -> str:
-    """The same JSON, with escapes for the characters that JSON allows as they are and terminals obey.
+    """The same JSON, with escapes for the characters that JSON allows unescaped and terminals interpret.
 
     >>> json_for_terminal('["a\u202eb\x9b31m"]')
     '["a\\\\u202eb\\\\u009b31m"]'
     """
-    # Such a character stands only inside of strings, where it may be written so; DEL is the only one in ASCII.
+    # Such a character occurs only inside strings, where it may be escaped; DEL is the only one in ASCII.
     return text if text.isascii() and "\x7f" not in text else _UNSEEN.sub(_escape, text)
 
 
@@ -65,7 +66,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
-    """One line for a person, as `event name=value`.
+    """One line for people, as `event name=value`.
 
     >>> human_line({"event": "draining", "requests": 2, "seconds": 600.0}, colour=False)
     'waiting for 2 answers to end; Ctrl-C again ends at once'
@@ -102,14 +103,14 @@ def _text(value: Any) -> str:
 
 
 def safe(text: str) -> str:
-    """Nothing that a client sends moves the cursor or changes colours."""
+    """Escape everything that could move the cursor or change colours."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def painter(colour: bool) -> Callable[[str, str], str]:
-    """How a text gets the colour with this name; it stays as it is where nobody wants colours."""
+    """A function that paints text in the colour of this name; without `colour` it returns the text unchanged."""
     return _paint if colour else _plain
 
 

@@ -1,4 +1,4 @@
-"""What happens in a server of ours -> structlog -> one line each: for a person on a terminal, JSON in a pipe."""
+"""Events in a server -> structlog -> one line each: for people on a terminal, JSON in a pipe."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["LEVELS", "HumanLine", "bind_request", "close", "configure", "event",
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 _CHATTY: Final = ("uvicorn", "uvicorn.error", "aiohttp", "asyncio")
-"""What others log when nothing is wrong is of no use here; uvicorn even asks its logger for every connection."""
+"""Informational messages of libraries are of no use here; uvicorn even queries its logger for every connection."""
 
 
 class HumanLine(Protocol):
-    """How fields become the line that a person reads."""
+    """Formats fields as a line for people."""
 
     def __call__(self, fields: Mapping[str, Any], *, colour: bool) -> str: ...
 
@@ -38,9 +38,9 @@ _writer: LineWriter | None = None
 def configure(
     level: str = "info", stream: IO[str] | None = None, *, worker: int | None = None, human: HumanLine = human_line
 ) -> None:
-    """From now on everything that is logged in this process goes to `stream` (standard error).
+    """Send all log output of this process to `stream` (standard error).
 
-    `worker` is said in every line, when there are several; `human` writes the lines that people read.
+    `worker` is added to every line, if there are several; `human` writes the lines for people.
     """
     global _log, _writer
     close()
@@ -69,30 +69,30 @@ def configure(
         logger_factory=lambda *_: _Lines(),
         cache_logger_on_first_use=False,
     )
-    # Bound here, not anew for every line.
+    # Bound here, not again for every line.
     _log = structlog.get_logger("moonshim").bind()
     _take_over(number)
 
 
 def bind_request(request_id: str) -> None:
-    """What is logged in this task from now on, and in those that it starts, is about this request, and names it."""
+    """Attach the request's id to everything that this task, and the tasks it starts, log from now on."""
     _current_request_id.set(request_id)
 
 
 def event(name: str, *, level: str = "info", **fields: Any) -> None:
-    """Anything else that somebody should know."""
+    """Log any other event."""
     if (request := _current_request_id.get()) is not None:
         fields.setdefault("request_id", request)
     _log.log(logging.getLevelName(level.upper()), name, **fields)
 
 
 def log_error(error: BaseException, **fields: Any) -> None:
-    """Something of ours failed: where, for whoever mends it."""
+    """Log an internal error with its location."""
     _log.error("internal_error", **fields, exc_info=error)
 
 
 def close() -> None:
-    """What was logged is written, as far as somebody reads it."""
+    """Write what was logged, as far as it is read."""
     global _writer
     writer, _writer = _writer, None
     if writer is not None:
@@ -100,7 +100,7 @@ def close() -> None:
 
 
 class _Lines:
-    """Where structlog hands over a finished line: the writer of the moment, or nobody."""
+    """Where structlog sends a finished line: the current writer, or nowhere."""
 
     def msg(self, line: str) -> None:
         if _writer is not None:
@@ -121,7 +121,7 @@ def _with_traceback(logger: Any, method: str, fields: MutableMapping[str, Any]) 
 
 
 class _Bridge(logging.Handler):
-    """What libraries log through the standard library comes out with everything else."""
+    """Sends what libraries log through the standard library to the same place."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -1,21 +1,21 @@
 """Bytes of a connection -> requests, with headers bounded in size, number and time.
 
-uvicorn's httptools protocol, on which this is built, waits for ever for the end of a header and keeps all of it. Here
-every state in which a client owes us something has a deadline, and every state in which we keep what comes has a bound:
+uvicorn's httptools protocol, on which this is built, waits forever for the end of a header and holds all of it. Here
+every state in which we wait for a client has a deadline, and every state in which we buffer data has a limit:
 
     waiting for headers     `header_seconds` from the connection's opening, or from the first byte of a next request
     headers, trailers       `header_bytes`, `MOST_HEADERS`
-    the body                is the application's; once that has answered, `LINGER_SECONDS`
+    the body                is up to the application; once that has answered, `LINGER_SECONDS`
     a refused client        has `LINGER_SECONDS` to read why, whatever it still sends
 
 A connection serves one request at a time. Requests that a client sends before it has the answer to an earlier one
 (pipelining) wait, and are answered in order: up to `MOST_PIPELINED` requests and `PIPELINED_BYTES`. What exceeds that,
 or cannot be read as a request, is dropped, and the connection ends after the last answer, as RFC 9112 (9.3.2) allows.
-uvicorn has such a queue, but reports a disconnect to the last request only: the one that runs would go on for nobody.
+uvicorn has such a queue, but reports a disconnect to the last request only: the running one would continue in vain.
 
 A client may close its sending side after its request (`shutdown(SHUT_WR)`) and still wait for the answer. A client that
 has closed the whole connection looks the same, until something is sent to it: then its system answers with a reset. So
-something harmless is sent at once, and the connection is kept unless a reset comes back.
+something harmless is sent at once, and the connection stays open unless a reset comes back.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ from moonshim.http_server.descriptors import DescriptorBudget, room_for_connecti
 __all__ = ["DROP", "LINGER_SECONDS", "MOST_HEADERS", "MOST_PIPELINED", "ROOM", "BoundedProtocol", "protocol_with"]
 
 DROP: Final = "moonshim.drop"
-"""An extension of the ASGI scope: its `drop` ends a connection within an answer, its `abort` without what waits to be
-read, too."""
+"""An extension of the ASGI scope: its `drop` ends a connection within a response, its `abort` also discards what is
+waiting to be read."""
 ROOM: Final = "moonshim.room"
 """An extension of the ASGI scope: its `left` says whether this request may open a connection to a host."""
 RETRY_SECONDS: Final = 2
 REFUSED_SECONDS: Final = 0.5
-"""How long a connection for which there is no descriptor has to read that."""
+"""How long a connection for which there is no descriptor has to read the reason."""
 UNSENT_BYTES: Final = 32 * 1024
-"""How much of an answer waits in this process for a client that does not read, and as much again in the system, before
-nothing more is read from its host."""
+"""How much of a response waits in this process for a client that does not read, and as much again in the system, before
+reading from its host pauses."""
 _UNSENT: Final[int | None] = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 MOST_HEADERS: Final = 200
 LINGER_SECONDS: Final = 5.0
-"""How long we go on reading, and throwing away, what comes after an answer. A connection that is closed while a client
+"""How long we keep reading, and discarding, what comes after a response. A connection that is closed while a client
 still sends is reset, and the client never sees why it was refused."""
 MOST_PIPELINED: Final = 16
 PIPELINED_BYTES: Final = 64 * 1024
-"""Of requests that wait on one connection for their turn: how many are taken, and how much is read."""
+"""Limits for requests that wait on one connection for their turn: how many are accepted, and how much is read."""
 FIRST_LOOK: Final = 0.01
 LAST_LOOK: Final = 1.0
-"""Seconds between two looks whether a client that has closed its sending side is gone: they double."""
+"""Seconds between two checks whether a client that has closed its sending side is gone: they double."""
 LINGER_PAUSE: Final = 0.01
-"""Seconds of rest after each large read of that: a client that sends fast must not keep the event loop busy with it."""
+"""Seconds of pause after each large read of that: a client that sends fast must not keep the event loop busy."""
 LINGER_BYTES: Final = 4096
 _NOT_HTTP: Final = "this is not a request that can be read as HTTP/1.1"
 _TOO_LARGE: Final = "the headers of the request are too large"
@@ -78,36 +78,37 @@ class _Stop(Exception):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. Whatever a client sends, or fails to send, it never waits for ever or keeps more than its limits.
+    """One connection. Whatever a client sends, or fails to send, it never waits forever or buffers more than its
+    limits.
 
-    Costs nothing while an answer is sent: every check is on what comes in.
+    Costs nothing while a response is sent: every check is on input.
     """
 
     limits: ClassVar[Limits] = Limits()
     linger_seconds: ClassVar[float] = LINGER_SECONDS
     room: ClassVar[DescriptorBudget] = room_for_connections()
-    """In descriptors: one for each client, and one for the host that each request may ask."""
+    """In descriptors: one for each client, and one for the host that each request may call."""
     waiting: ClassVar[OrderedDict[BoundedProtocol, None]] = OrderedDict()
-    """Connections without a request, the one that has waited longest first: silent, idle, or with half a header."""
+    """Connections without a request, the one that has waited longest first: silent, idle, or with a partial header."""
 
     # -- the connection --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self._deadline: asyncio.TimerHandle | None = None
         self._deaf = False
-        """What comes is thrown away: the last answer of this connection is out, or on its way."""
+        """Discard all input: the last response of this connection has been sent, or is being sent."""
         self._in_request = False
         """Between the end of a request's headers and its own end."""
         self._in_headers = False
         """Between the first byte of a request and the end of its headers."""
         self._lingers = False
-        """The answer is out, and the rest of the request is still coming."""
+        """The response has been sent, and the rest of the request is still coming."""
         self._heard = False
         self._unread = 0
-        """Bytes that the parser keeps to itself: the beginning of a header, or of a chunk's size."""
+        """Bytes buffered in the parser: the beginning of a header, or of a chunk's size."""
         self._size = 0
         self._count = 0
-        """Of the headers so far."""
+        """Bytes of the headers so far."""
         self._reason = 400, _NOT_HTTP
         self._running: RequestResponseCycle | None = None
         """The request that is being answered, or was last. `cycle` is the one that was received last."""
@@ -124,7 +125,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._make_room()
 
     def _has_room(self) -> bool:
-        """Whether a request may ask a host; connections without a request are closed for it."""
+        """Whether a request may call a host; connections without a request are closed to make room."""
         while self._descriptors() > self.room.requests and self.waiting:
             self._close_oldest()
         return self._descriptors() <= self.room.requests
@@ -133,7 +134,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return len(self.connections) + len(self.tasks)
 
     def _make_room(self) -> None:
-        """There are too many connections: the one that has waited longest for a request is closed, or this refused."""
+        """There are too many connections: close the one that has waited longest for a request, or refuse this one."""
         if len(self.waiting) > 1:
             self._close_oldest()
         elif self._descriptors() <= self.room.refusals:
@@ -146,7 +147,7 @@ class BoundedProtocol(HttpToolsProtocol):
         oldest, _ = self.waiting.popitem(last=False)
         oldest.transport.close()
         if not oldest.transport.get_write_buffer_size():
-            # Its descriptor is free when the event loop goes on. Else its client has to read its answer first.
+            # Its descriptor is free when the event loop continues. Otherwise its client has to read its response first.
             self.connections.discard(oldest)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -165,7 +166,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._deaf:
             return
         if self._deadline is None and not self._in_request and not self._answering():
-            # The first byte of a next request, be it an empty line. Nothing that follows moves this deadline.
+            # The first byte of a next request, even an empty line. Nothing that follows moves this deadline.
             self._expect(self.limits.header_seconds, self._headers_are_late)
         if not self._in_request:
             data = _without_offer(data)
@@ -177,7 +178,7 @@ class BoundedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            pass  # an offer that nobody takes: the request is answered over HTTP/1.1
+            pass  # an offer that is not accepted: the request is answered over HTTP/1.1
         except httptools.HttpParserError:
             self._refuse(*self._reason)
         if (self._unread > self.limits.header_bytes or self._ahead > PIPELINED_BYTES) and not self._deaf:
@@ -199,17 +200,17 @@ class BoundedProtocol(HttpToolsProtocol):
         return True
 
     def _end_after_last(self) -> None:
-        """Requests that were received whole are answered, and then the connection ends."""
+        """Answer the requests that were received completely, then close the connection."""
         self._deaf = True
         if self._in_request and self.pipeline:
-            self.pipeline.popleft()  # the one received last, whose body will never be whole
+            self.pipeline.popleft()  # the one received last, whose body will never be complete
             self._in_request = False
         assert self._running is not None
         self.cycle = self.pipeline[0][0] if self.pipeline else self._running
         self.cycle.keep_alive = False
 
     def _look_for_reset(self, seconds: float) -> None:
-        """Nothing is read any more, so that nobody else would notice."""
+        """Reading has stopped, so a reset would otherwise go unnoticed."""
         bare = self.transport.get_extra_info("socket")
         if self.transport.is_closing() or not self._answering():
             return
@@ -222,10 +223,10 @@ class BoundedProtocol(HttpToolsProtocol):
         return self._running is not None and not self._running.response_complete
 
     def _receives_running(self) -> bool:
-        """Whether what comes is the body of the request that is being answered."""
+        """Whether the input is the body of the request that is being answered."""
         return self._in_request and self.cycle is self._running
 
-    # -- what the parser finds -------------------------------------------------------
+    # -- parser callbacks ----------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         if self._answering() and len(self.pipeline) == MOST_PIPELINED:
@@ -245,7 +246,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count += 1
         self._grow(len(name) + len(value))
-        # uvicorn would add a trailer, which comes behind the body, to the headers that were checked before it.
+        # uvicorn would add a trailer, which comes after the body, to the headers that were checked before it.
         if not self._in_request:
             super().on_header(name, value)
 
@@ -268,7 +269,7 @@ class BoundedProtocol(HttpToolsProtocol):
         for name, value in self.headers:
             hosts += name == b"host"
             if name == b"upgrade" and value.strip().lower() == b"websocket":
-                # Codex, for one, tries this first, and takes 426 as the word to go on over HTTP.
+                # Codex, for one, tries this first, and takes 426 as the signal to continue over HTTP.
                 self._stop(426, "there are no websockets here: send the request over HTTP, with `stream` if you like")
             if name in _BODY_HEADERS and value != b"0" and self.parser.should_upgrade():
                 self._stop(426, "send the request without an Upgrade header: its body could not be read")
@@ -301,9 +302,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._ahead = 0
         self.waiting[self] = None
         if self._in_headers:
-            # The headers of a next request have begun to come.
+            # The headers of a next request have started to arrive.
             self._expect(self.limits.header_seconds, self._headers_are_late)
-        # With the rest of the body uvicorn's own timer for idle connections would end, and none begin again.
+        # The rest of the body would end uvicorn's own timer for idle connections, and none would start again.
         if self._in_request and not self.transport.is_closing():
             self._lingers = True
             self._expect(self.linger_seconds, self.transport.abort)
@@ -316,7 +317,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.flow.resume_reading()
 
-    # -- refusing --------------------------------------------------------------------
+    # -- refusals ------------------------------------------------------------------------
 
     def _stop(self, status: int, message: str) -> NoReturn:
         self._reason = status, message
@@ -326,7 +327,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._heard:
             self._refuse(408, f"the headers of the request were not here after {self.limits.header_seconds:g} seconds")
         else:
-            self.transport.close()  # opened and never used, as browsers do: there is nothing to be said
+            self.transport.close()  # opened and never used, as browsers do: there is nothing to answer
 
     def _refuse(
         self, status: int, message: str, headers: Sequence[tuple[bytes, bytes]] = (), linger: float | None = None
@@ -337,10 +338,11 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self._answering():
             if not self._receives_running():
-                # Earlier requests have their answers still to come: these, and no word in the middle of them, end this.
+                # Earlier requests have not been answered yet: end after their responses, without an error in the
+                # middle.
                 self._end_after_last()
                 return
-            self.cycle.disconnected = True  # its body will never be whole
+            self.cycle.disconnected = True  # its body will never be complete
             self.cycle.message_event.set()
             if self.cycle.response_started:
                 self.transport.abort()
@@ -353,12 +355,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._expect(self.linger_seconds if linger is None else linger, self.transport.abort)
 
     def _request_id(self) -> str:
-        """The client's own, if it came and is sensible."""
+        """The client's own id, if it sent a sensible one."""
         given = next((value for name, value in self.headers or () if name == b"x-request-id"), b"")
         return given.decode() if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
 
     def _answer(self, status: int, message: str, more: Sequence[tuple[bytes, bytes]]) -> bytes:
-        # There is no dialect yet: this is what OpenAI's clients and Anthropic's both read.
+        # There is no dialect yet: this is what OpenAI's and Anthropic's clients both read.
         kind = "overloaded_error" if status == HTTPStatus.SERVICE_UNAVAILABLE else "invalid_request_error"
         error = {"type": "error", "error": {"type": kind, "message": message}}
         body = msgspec.json.encode(error)
@@ -375,7 +377,8 @@ class BoundedProtocol(HttpToolsProtocol):
         return head + b"".join(b"%s: %s\r\n" % header for header in headers) + b"\r\n" + body
 
     def _drop(self) -> None:
-        """What was written arrives, and no end of the answer behind it: nobody takes it for whole."""
+        """Close after sending what was written, without the end of the response, so that it is not taken for
+        complete."""
         if self._running is not None:
             self._running.disconnected = True
             self._running.message_event.set()
@@ -398,7 +401,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 async def _send_unchunked(cycle: RequestResponseCycle, send: Callable[[Any], Awaitable[None]], message: Any) -> None:
-    """HTTP/1.0 has no chunks: an answer that does not say how long it is ends with its connection."""
+    """HTTP/1.0 has no chunks: a response without a length ends with its connection."""
     if message["type"] == "http.response.start":
         if not any(name.lower() == b"content-length" for name, _ in message.get("headers", ())):
             cycle.chunked_encoding = False
@@ -412,7 +415,7 @@ async def _send_unchunked(cycle: RequestResponseCycle, send: Callable[[Any], Awa
 
 
 def _without_offer(data: bytes) -> bytes:
-    """Java's client offers HTTP/2 with its first request, which httptools takes for the end of HTTP and so of the body.
+    """Remove Java's offer of HTTP/2 in its first request, which httptools takes for the end of HTTP and so of the body.
 
     >>> _without_offer(b"POST / HTTP/1.1\\r\\nHost: x\\r\\nUpgrade: h2c\\r\\nA: b\\r\\n\\r\\n{}")
     b'POST / HTTP/1.1\\r\\nHost: x\\r\\nA: b\\r\\n\\r\\n{}'
@@ -424,6 +427,6 @@ def _without_offer(data: bytes) -> bytes:
 
 
 def protocol_with(limits: Limits) -> type[BoundedProtocol]:
-    """What uvicorn's `Config(http=…)` takes, for these limits."""
+    """The class for uvicorn's `Config(http=…)`, with these limits."""
     own = {"limits": limits, "room": room_for_connections(), "waiting": OrderedDict()}
     return type("BoundedProtocol", (BoundedProtocol,), own)

@@ -1,4 +1,4 @@
-"""A service and bound sockets -> one process that serves, reloads on SIGHUP, and lets answers finish on SIGTERM.
+"""A service and bound sockets -> one process that serves, reloads on SIGHUP, and lets responses finish on SIGTERM.
 
 A SIGHUP because the terminal was closed ends it as SIGTERM does.
 """
@@ -29,17 +29,17 @@ __all__ = ["AppServer", "EmbeddedServer", "Service", "reachable", "run", "serve"
 
 BACKLOG: Final = 2048
 KEEP_ALIVE_SECONDS: Final = 75
-"""Longer than the pools of clients keep a connection: the side that closes first should be theirs."""
+"""Longer than clients' pools retain a connection: the client should be the side that closes first."""
 LAST_SECONDS: Final = 2
 """When everything has finished, or must: how long connections may take to close."""
 READY_SECONDS: Final = 30.0
-"""Who does not answer for so long is told of."""
+"""A server that does not answer for this long is reported."""
 SWITCH_SECONDS: Final = 0.0001
 """How long a thread that works on a large body may keep the event loop waiting for Python's global lock."""
 MANY_CONNECTIONS: Final = 64
-"""From so many on, it is worth a few milliseconds to give their memory back to the system."""
+"""From this number on, it is worth a few milliseconds to return their memory to the system."""
 YOUNG_OBJECTS: Final = 10_000
-"""How many are made between two searches for rings of garbage."""
+"""Number of allocations between two garbage collections."""
 _USUAL: Final = Limits()
 
 
@@ -54,7 +54,7 @@ class Service(Protocol):
     def limits(self) -> Limits: ...
 
     def drain(self) -> None:
-        """Take nothing new from now on, and say so at `/ready`."""
+        """Refuse new work from now on, and say so at `/ready`."""
 
     async def reload(self) -> None: ...
 
@@ -65,10 +65,10 @@ Opening: TypeAlias = Callable[[], Awaitable[Service]]
 
 
 class AppServer(uvicorn.Server):
-    """Ends when it is told to, never by a signal of its own, and the port answers until the last request is done.
+    """Ends only through `stop`, never by its own signal handler; the port answers until the last request is done.
 
-    While it drains new connections are still taken, so that a balancer which asks is told to look elsewhere;
-    refusing requests is what the application does.
+    While it drains, new connections are still accepted, so that a load balancer's health check gets an answer; refusing
+    requests is up to the application.
     """
 
     def __init__(self, config: uvicorn.Config, graceful_seconds: float = 0.0) -> None:
@@ -76,7 +76,7 @@ class AppServer(uvicorn.Server):
         self._graceful_seconds = graceful_seconds
         self._deadline: float | None = None
         self._most = 0
-        """Connections at once, since memory was given back last."""
+        """Peak number of connections since memory was last returned."""
 
     @property
     def draining(self) -> bool:
@@ -100,7 +100,7 @@ class AppServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _return_memory(self, connections: int) -> None:
-        """When most of many connections are gone: glibc would keep what they had for good."""
+        """When most of many connections are gone: glibc would never return their memory."""
         self._most = max(self._most, connections)
         if self._most >= MANY_CONNECTIONS and connections <= self._most // 4:
             self._most = connections
@@ -129,10 +129,9 @@ def run(
     ready: Callable[[], None] | None = None,
     lifeline: socket.socket | None = None,
 ) -> int:
-    """Serve what `opening` opens until a signal; the exit code. `ready` is called when the port answers.
+    """Serve what `opening` opens until a signal; return the exit code. `ready` is called when the port answers.
 
-    Where there is a `lifeline`, its other end belongs to the process that started this one: when that is gone, this
-    one ends too.
+    The other end of a `lifeline` belongs to the process that started this one: when that is gone, this one ends too.
     """
 
     def finish_startup() -> None:
@@ -155,9 +154,9 @@ async def serve(
     ready: Callable[[], None] | None = None,
     lifeline: socket.socket | None = None,
 ) -> int:
-    """The same, in a loop that runs already."""
+    """The same, in a running loop."""
     service = await opening()
-    # Where another process started this one, that process decides what a hangup means, and passes on what it asks for.
+    # If another process started this one, that process decides what a hangup means, and forwards reload requests.
     terminal = StartingTerminal() if lifeline is None else None
     server = AppServer(_configuration(service.app, service.limits), graceful_seconds)
     waiting: set[asyncio.Task[None]] = set()
@@ -192,14 +191,15 @@ async def serve(
 
 
 class EmbeddedServer:
-    """An application that is served in this loop, beside whatever else runs here, at `url` until it is closed."""
+    """An application that is served in this loop, beside everything else that runs here, at `url` until it is
+    closed."""
 
     def __init__(self, url: str, server: AppServer, running: asyncio.Task[None]) -> None:
         self.url = url
         self._server, self._running = server, running
 
     async def close(self) -> None:
-        """Answers that are still under way are cut off."""
+        """Running responses are cut off."""
         self._server.should_exit = True
         await self._running
 
@@ -217,9 +217,9 @@ async def serve_inside(app: Any, *, host: str = "127.0.0.1", port: int = 0, limi
 
 
 def _freeze_long_lived_objects() -> None:
-    """Modules, tables and configuration stay for good: no search for garbage has to walk over them again.
+    """Exclude modules, tables and configuration from garbage collection: they are never freed.
 
-    And hardly a request leaves a ring behind, though it makes a thousand objects: one may search less often.
+    A request hardly ever leaves a reference cycle, though it creates a thousand objects, so collections can be rarer.
     """
     gc.collect()
     gc.freeze()
@@ -227,7 +227,7 @@ def _freeze_long_lived_objects() -> None:
 
 
 async def answers(host: str, port: int) -> bool:
-    """Whether somebody at this address says that it is alive."""
+    """Whether a health check at this address succeeds."""
     try:
         async with asyncio.timeout(5):
             reader, writer = await asyncio.open_connection(host, port)
@@ -253,7 +253,7 @@ async def _announce(server: AppServer, sockets: list[socket.socket], ready: Call
 
 
 async def until_it_answers(host: str, port: int) -> None:
-    """Returns when it does; one that does not is told of."""
+    """Return when the server answers; report one that does not."""
     pause, waited = 0.02, 0.0
     while not await answers(host, port):
         await asyncio.sleep(pause)
@@ -265,7 +265,7 @@ async def until_it_answers(host: str, port: int) -> None:
 
 
 def reachable(bound: socket.socket) -> tuple[str, int]:
-    """Where this machine reaches a socket: one that is bound to every address, at loopback."""
+    """The address at which this machine reaches a socket; loopback for one that is bound to every address."""
     host, port = bound.getsockname()[:2]
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port
 

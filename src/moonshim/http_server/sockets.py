@@ -1,4 +1,4 @@
-"""A host name and a port -> sockets that are bound to them, or a sentence that says why they cannot be."""
+"""A host name and a port -> bound sockets, or an error that says why they cannot be bound."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BindError", "bind", "free_port", "is_loopback", "url_of"]
 
 
 class BindError(MoonshimError):
-    """This address cannot be listened at; the message says why, and what to do."""
+    """This address cannot be bound; the message says why, and what to do."""
 
     code = "cannot_listen"
 
@@ -29,7 +29,7 @@ _REASONS: Final = {
 def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
     """Sockets for every address of the name, all on one port. They do not listen yet.
 
-    `shared`: other processes of the same user may bind to the same port, and the kernel deals connections out.
+    `shared`: other processes of the same user may bind to the same port, and the kernel distributes connections.
     """
     bound: list[socket.socket] = []
     failure: OSError | None = None
@@ -38,7 +38,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
         try:
             bound.append(_bound(family, (address, number), shared=shared))
         except OSError as error:
-            # A name such as localhost may have an address of a family that this machine does not speak.
+            # A name such as localhost may have an address of a family that this machine does not support.
             if error.errno != errno.EADDRNOTAVAIL:
                 failure = error
                 break
@@ -54,9 +54,9 @@ def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
 
 
 def free_port(host: str, port: int) -> int:
-    """The port itself, when nobody has it; of 0, one that is free.
+    """The port itself, if it is free; for 0, one that is free.
 
-    Asked for alone: who shares a port would not notice that another program shares it too.
+    Checked with an exclusive bind: a shared one would not notice another program on the port.
     """
     alone = bind(host, port)
     number: int = alone[0].getsockname()[1]
@@ -91,7 +91,7 @@ def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
 
 
 def _bound(family: socket.AddressFamily, address: tuple[str, int], *, shared: bool) -> socket.socket:
-    # By its protocol asyncio knows that small writes must not wait for each other (TCP_NODELAY).
+    # With this protocol number, asyncio sets TCP_NODELAY, so that small writes do not wait for each other.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":

@@ -1,4 +1,4 @@
-"""A server for event loops -> the same server in a thread of its own, for code without a loop."""
+"""An async server -> the same server in its own thread, for code without an event loop."""
 
 from __future__ import annotations
 
