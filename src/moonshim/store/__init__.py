@@ -24,11 +24,11 @@ __all__ = [
 StoreKind: TypeAlias = Literal["memory", "sqlite", "redis"]
 """`memory`: one process; `sqlite`: the processes of one machine; `redis`: many machines."""
 FRESH: Final = 0.9
-"""What has so much of its time left is not touched."""
+"""An entry with this fraction of its time left is not touched."""
 SQLITE_BYTES: Final = 4 * 1024 * 1024 * 1024
-"""How much a SQLite file holds, unless it is configured."""
+"""Default size limit of a SQLite file."""
 MOST_ENTRIES: Final = 64
-"""How many entries one key has at most: whoever reads one reads all."""
+"""Maximum number of entries under one key, since they are always read together."""
 
 _KINDS: Final[dict[str, StoreKind]] = {
     "memory": "memory",
@@ -48,7 +48,7 @@ _FORMS: Final = "memory:, sqlite:PATH, redis://HOST:PORT/DB, rediss://… (TLS),
 
 
 class StoreUnavailable(MoonshimError):
-    """The store cannot be reached, or is full. Requests go on without it, and say what they lost."""
+    """The store cannot be reached, or is full. Requests continue without it, and report what they lost."""
 
     code = "store_unavailable"
     status = 503
@@ -58,11 +58,10 @@ class StoreUnavailable(MoonshimError):
 class Store(Protocol):
     """Bytes under names, each for a time. Every method may raise `StoreUnavailable`, and nothing else.
 
-    Keys have the form `kind:tenant:name`: a store that is full takes from the tenant that has the most.
+    Keys have the form `kind:tenant:name`: a full store evicts from the tenant that holds the most.
 
-    A value may be gone before its time (memory is bounded), never after it. Values,
-    entries, counters and leases live in spaces of their own: the same key in two of them
-    is two things, which only `delete` takes together.
+    A value may disappear before its time (memory is bounded), but is never returned after it. Values, entries, counters
+    and leases are separate spaces: the same key in two of them is two things, which only `delete` removes together.
     """
 
     async def get(self, key: str) -> bytes | None: ...
@@ -71,24 +70,24 @@ class Store(Protocol):
         """The same for several keys, in one round trip."""
 
     async def put(self, key: str, value: bytes, ttl: float | None) -> None:
-        """`ttl` in seconds; None: for good."""
+        """`ttl` in seconds; None: forever."""
 
     async def put_new(self, key: str, value: bytes, ttl: float | None) -> bytes:
-        """Put it unless something is there; what is there now. Of two who do this at once, both get the same."""
+        """Store it unless there is a value; return the current value. Concurrent callers get the same one."""
 
     async def touch(self, keys: Sequence[str], ttl: float) -> None:
-        """Those values that are still there, and not for good, live `ttl` from now.
+        """Extend values that still exist, and expire, to `ttl` from now.
 
-        What has nine tenths of that time left anyway may be left alone: touching often must not cost a write each.
+        A value with nine tenths of that time left may be skipped: frequent touching must not cost a write each time.
         """
 
     async def delete(self, key: str) -> bool:
-        """Whether something was there. Takes entries (`put_entry`), counter and leases of that key too."""
+        """Whether there was a value. Removes entries (`put_entry`), counter and leases of that key too."""
 
     async def put_entry(self, key: str, field: str, value: bytes, ttl: float) -> None:
-        """One of several values under a key, each with a name of its own; the whole key lives `ttl` from now.
+        """One of several values under a key, each with its own name; the whole key lives `ttl` from now.
 
-        Of more than `MOST_ENTRIES` the oldest go.
+        Beyond `MOST_ENTRIES`, the oldest are removed.
         """
 
     async def entries(self, key: str) -> dict[str, bytes]: ...
@@ -97,21 +96,21 @@ class Store(Protocol):
         """The same for several keys, in one round trip."""
 
     async def add(self, key: str, amount: int, ttl: float) -> int:
-        """A counter: the sum so far, this amount included. Its time runs from the first amount."""
+        """Add to a counter; return the sum. It expires `ttl` after the first amount."""
 
     async def lease(self, key: str, holder: str, limit: int, ttl: float) -> bool:
-        """Be one of at most `limit` holders for `ttl` seconds; holding it already renews it. False: all are taken."""
+        """Be one of at most `limit` holders for `ttl` seconds; a holder renews its lease. False: all are taken."""
 
     async def release(self, key: str, holder: str) -> None: ...
 
     async def ping(self) -> None:
-        """Raises `StoreUnavailable` when nothing could be stored now."""
+        """Raises `StoreUnavailable` if nothing could be stored now."""
 
     async def close(self) -> None: ...
 
 
 def tenant_of(key: str) -> str:
-    """The tenant that a key belongs to; "" for what belongs to none.
+    """The tenant that a key belongs to; "" if it belongs to none.
 
     >>> tenant_of("turn:1f2e:resp_7"), tenant_of("secret")
     ('1f2e', '')
@@ -121,12 +120,12 @@ def tenant_of(key: str) -> str:
 
 
 def store_kind(url: str) -> StoreKind:
-    """Which store a URL asks for; `InvalidInput` when there is none.
+    """The kind of store that a URL selects; `InvalidInput` if there is none.
 
     >>> store_kind("sqlite:state/moonshim.db"), store_kind("valkey://localhost")
     ('sqlite', 'redis')
     """
-    # The URL may hold a password, so that no message repeats more of it than the scheme.
+    # The URL may contain a password, so messages repeat only its scheme.
     scheme, colon, rest = url.partition(":")
     kind = _KINDS.get(scheme.lower())
     if kind is None or not colon:
@@ -141,7 +140,7 @@ def store_kind(url: str) -> StoreKind:
 
 
 def _sqlite_path(rest: str) -> Path:
-    """The file of `sqlite:PATH`; `sqlite:///PATH` is taken as the absolute path that it is in other URLs."""
+    """The file of `sqlite:PATH`; `sqlite:///PATH` is an absolute path, as in other URLs."""
     if rest.startswith("//"):
         rest = rest[2:]
         if not rest.startswith("/"):
@@ -164,10 +163,9 @@ def store_problem(url: str) -> str | None:
 
 
 async def open_store(url: str, *, memory_bytes: int, sqlite_bytes: int = SQLITE_BYTES) -> Store:
-    """The store at that address. Addresses that are wrong, and files that are no store of ours, raise `InvalidInput`.
+    """The store at that address. Invalid addresses, and files that are not a store of Moonshim, raise `InvalidInput`.
 
-    A Redis that is down is no error here: it may come back. One that is part of a cluster, or is not, contrary to the
-    address, is one.
+    A Redis that is down is not an error here: it may come back. A mismatch between a cluster and the address is one.
     """
     kind = store_kind(url)
     if kind == "memory":

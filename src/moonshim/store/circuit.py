@@ -1,4 +1,4 @@
-"""Whether a server that may be dead is asked now: not at once again after it failed, and then by one alone."""
+"""Whether to call a server that may be dead: not again right after a failure, and then with a single probe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Circuit"]
 
 
 class Circuit:
-    """Closed until something fails; then for `rest` seconds nobody is let through, and after that one who tries.
+    """Closed until something fails; then open for `rest` seconds, after which one probe is let through.
 
     Every `lets_through` that was True is followed by one `settle`.
     """
@@ -19,11 +19,11 @@ class Circuit:
         self._clock = clock
         self._failed_at: float | None = None
         self._tried = False
-        """Somebody is out to see whether it is back."""
+        """A probe is checking whether the server is back."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether everybody is let through."""
+        """Whether everything is let through."""
         return self._failed_at is None
 
     def lets_through(self) -> bool:
@@ -35,7 +35,7 @@ class Circuit:
         return True
 
     def settle(self, *, answered: bool | None) -> None:
-        """What became of it; None: it was not waited for, so that nothing is known."""
+        """Report the outcome; None: the call was abandoned, so nothing is known."""
         self._tried = False
         if answered is not None:
             self._failed_at = None if answered else self._clock()

@@ -1,8 +1,8 @@
-"""Names -> bytes in this process's memory, bounded: the store of a gateway that runs alone.
+"""Names -> bytes in this process's memory, bounded: the store of a single gateway.
 
-Every tenant has a share. When memory is full, the oldest item of the tenant that holds the most goes, with the new item
-counted as held by its tenant. So a tenant that writes much pushes out its own, and no other. Counters and leases,
-which enforce limits, are never pushed out by values and entries.
+Every tenant has a share. When memory is full, the oldest item of the tenant that holds the most is evicted, with the
+new item counted as its tenant's. So a tenant that writes much evicts its own items only. Counters and leases, which
+enforce limits, are never evicted for values and entries.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _Name: TypeAlias = tuple[_Space, str]
 _Content: TypeAlias = bytes | dict[str, bytes] | int | dict[str, float]
 
 _ITEM: Final = 300
-"""What an item costs in Python beside its bytes, so that many small ones are bounded too."""
+"""Python's overhead per item, so that many small ones are bounded too."""
 _PIECE: Final = 150
 """The same for an entry or a lease."""
 _SWEPT: Final = 4
-"""How many items each write looks at for some whose time is over."""
+"""How many items each write checks for expiry."""
 
 
 class _Item:
-    """What is under one name in one space."""
+    """What is stored under one name in one space."""
 
     __slots__ = ("content", "expires", "size")
 
@@ -51,7 +51,7 @@ class _Share:
         """The oldest first."""
         self.size = 0
         self.listed = 0
-        """The size by which `_Shares` finds it: at least its own."""
+        """The size under which `_Shares` lists it: at least its own."""
 
 
 class _Shares:
@@ -60,7 +60,7 @@ class _Shares:
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
         self._by_size: list[tuple[int, str]] = []
-        """A heap, the largest first (sizes are negative). An entry counts if its size is the tenant's `listed`."""
+        """A heap, the largest first (sizes are negative). An entry is valid if its size is the tenant's `listed`."""
         self.size = 0
 
     def names(self) -> list[_Name]:
@@ -96,7 +96,7 @@ class _Shares:
                 del self._shares[tenant]
 
     def drop_one(self, tenant: str = "", added: int = 0) -> bool:
-        """Drop the oldest item of the largest tenant. False: that one is `tenant`, only by what it wants to add."""
+        """Drop the oldest item of the largest tenant. False: that is `tenant`, only because of what it wants to add."""
         own = self._shares.get(tenant)
         share = self._largest()
         if added and (share is None or (0 if own is None else own.size) + added >= share.size):
@@ -113,7 +113,7 @@ class _Shares:
             if share is not None and share.size == -size:
                 return share
             heappop(self._by_size)
-            if share is not None and share.listed == -size:  # it has become smaller since
+            if share is not None and share.listed == -size:  # it has shrunk since
                 self._list(tenant, share)
         return None
 
@@ -123,7 +123,7 @@ class _Shares:
 
 
 class MemoryStore:
-    """Holds at most `limit` bytes, of which counters and leases take at most half. What is put for good stays."""
+    """Holds at most `limit` bytes, of which counters and leases take at most half. Values without a ttl stay."""
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit
@@ -136,7 +136,7 @@ class MemoryStore:
 
     @property
     def size(self) -> int:
-        """In bytes, keys and an estimate of what Python needs included."""
+        """In bytes, including keys and an estimate of Python's overhead."""
         return self._state.size + self._counts.size + self._for_good_size
 
     # --- values ------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class MemoryStore:
         else:
             self._drop(("leases", key))
 
-    # --- the whole ---------------------------------------------------------------------------------------------
+    # --- whole store -------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
         pass
@@ -285,7 +285,7 @@ class MemoryStore:
             self._for_good_size -= item.size
 
     def _sweep(self) -> None:
-        """Look at a few items, in turn: what is over and never asked for again must not wait until memory is full."""
+        """Check a few items, in turn: expired ones that are never read again must not wait until memory is full."""
         if not self._to_sweep:
             self._to_sweep.extend(self._state.names() + self._counts.names())
         for _ in range(min(_SWEPT, len(self._to_sweep))):

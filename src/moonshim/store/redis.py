@@ -1,9 +1,8 @@
-"""Names -> bytes in Redis or Valkey, which several gateways share.
+"""Names -> bytes in Redis or Valkey, shared by several gateways.
 
-Only commands that both have had for years, and no scripts. Every key begins with
-`moonshim:` and the space it is in: `v` values, `e` entries (a hash), `n` counters, `l`
-leases (a sorted set of holders by the time their lease ends). Everything has a time to
-live but what is put for good.
+Uses only commands that both have had for years, and no scripts. Every key begins with `moonshim:` and its space: `v`
+values, `e` entries (a hash), `n` counters, `l` leases (a sorted set of holders by the time their lease ends).
+Everything has a time to live except values stored forever.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ __all__ = ["RedisServer", "RedisStore"]
 _PREFIX: Final = "moonshim:"
 _CONNECTIONS: Final = 32
 _STAMP: Final = 8
-"""Bytes before the value of an entry: when it was put, in milliseconds."""
+"""Bytes before the value of an entry: its time, in milliseconds."""
 _KEPT_ENTRIES: Final = MOST_ENTRIES * 3 // 4
-"""So many stay when there were too many, so that most writes look at one entry alone."""
+"""How many remain after trimming, so that most writes look at one entry only."""
 _SCHEMES: Final = {"valkey": "redis", "valkeys": "rediss"}
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.2
@@ -43,7 +42,7 @@ _NOT_A_CLUSTER_CLIENT: Final = (
 
 
 class RedisServer:
-    """One server: its connections, and whether it is asked now."""
+    """One server: its connections, and its circuit breaker."""
 
     def __init__(self, url: str, patience: float, rest: float, address: tuple[str, int] | None = None) -> None:
         """`address`: another server than the URL names, reached in the same way."""
@@ -55,7 +54,7 @@ class RedisServer:
                 timeout=patience,
                 socket_connect_timeout=patience,
                 socket_timeout=patience,
-                # A connection that was closed while nobody used it is made anew, once.
+                # A connection that was closed while idle is reopened, once.
                 retry=Retry(NoBackoff(), 1, supported_errors=(NotConnected,)),
                 protocol=2,
             )
@@ -68,9 +67,9 @@ class RedisServer:
         self.options: dict[str, Any] = pool.connection_kwargs
 
     async def run(self, build: Callable[[Pipeline], Any], *, as_one: bool, asking: bool = False) -> list[Any]:
-        """The answers to some commands, in one round trip; `as_one`: nobody comes in between (MULTI).
+        """The replies to some commands, in one round trip; `as_one`: atomically (MULTI).
 
-        `asking`: the server is about to get these keys from another one, and must be told that we know.
+        `asking`: the server is about to take over these keys from another one, and needs an ASKING first.
         """
         async with self._redis.pipeline(transaction=as_one) as pipe:
             build(pipe)
@@ -88,13 +87,12 @@ class RedisServer:
 
 
 class RedisStore:
-    """What a method has answered is in Redis.
+    """When a method returns, its effect is in Redis.
 
-    A command that finds no connection is tried again until `patience` is over: a server that is started again loses
-    nothing. One that does not answer within `patience` is not waited for again before `rest` seconds are over:
-    requests go on at once without it.
+    A command without a connection is retried until `patience` is over, so nothing is lost when a server restarts. A
+    server that does not answer within `patience` is not tried again for `rest` seconds: requests continue without it.
 
-    Times of leases are by the clocks of the gateways, which should agree to a second.
+    Lease times use the gateways' clocks, which should agree to a second.
     """
 
     def __init__(self, url: str, *, patience: float = 1.5, rest: float = 1.0) -> None:
@@ -102,7 +100,7 @@ class RedisStore:
         self._server = RedisServer(url, patience, rest)
 
     async def check(self) -> None:
-        """Raise `InvalidInput` for a server that this store cannot work with. One that is down is no error."""
+        """Raise `InvalidInput` for a server that this store cannot use. One that is down is not an error."""
         with contextlib.suppress(StoreUnavailable):
             (info,) = await self._run_for_key("", lambda pipe: pipe.info("cluster"))
             if info.get("cluster_enabled"):
@@ -137,7 +135,7 @@ class RedisStore:
             return
         names = [self._name("v", key) for key in keys]
         left = await self._run_for_key(keys[0], lambda pipe: [pipe.pttl(name) for name in names])
-        # -1: for good; -2: gone.
+        # -1: no expiry; -2: gone.
         old = [name for name, ms in zip(names, left, strict=True) if 0 <= ms < FRESH * ttl * 1000]
         await self._run_for_key(keys[0], lambda pipe: [pipe.pexpire(name, _milliseconds(ttl) or 1) for name in old])
 
@@ -203,8 +201,8 @@ class RedisStore:
         _, held, taken = await self._run_for_key(key, look, as_one=True)
         if held is None and taken >= limit:
             return False
-        # Somebody may have come in between, so the place is taken and counted in one step: of two who want the last
-        # one, the second counts one too many and leaves. There is never a holder too many.
+        # Another holder may have come in between, so the slot is taken and counted in one step: of two that want the
+        # last one, the second counts one too many and leaves. There is never a holder too many.
         _, held, _, taken, _ = await self._run_for_key(key, take, as_one=True)
         if held is None and taken > limit:
             await self.release(key, holder)
@@ -214,17 +212,17 @@ class RedisStore:
     async def release(self, key: str, holder: str) -> None:
         await self._run_for_key(key, lambda pipe: pipe.zrem(self._name("l", key), _bytes(holder)))
 
-    # --- the whole ---------------------------------------------------------------------------------------------
+    # --- whole store -------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
-        """Writes, since a replica or a full Redis answers PING all the same."""
+        """Writes, since a replica or a full Redis still answers PING."""
         await self.put("ping", b"", 1.0)
 
     async def close(self) -> None:
         await self._server.close(self._patience)
 
     async def _run_for_key(self, key: str, build: Callable[[Pipeline], Any], *, as_one: bool = False) -> list[Any]:
-        """The answers to some commands for the tenant of this key."""
+        """The replies to some commands for the tenant of this key."""
         server, pause = self._server, _FIRST_PAUSE
         try:
             async with asyncio.timeout(self._patience):
@@ -238,8 +236,8 @@ class RedisStore:
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
         except _FAILURES as error:
-            server.circuit.settle(answered=isinstance(error, ResponseError))  # it refused, and so it is alive
-            # Without the text of the error: that can name the address, and a command's values.
+            server.circuit.settle(answered=isinstance(error, ResponseError))  # it replied, so it is alive
+            # Without the text of the error: that can contain the address, and a command's values.
             raise StoreUnavailable(f"Redis cannot be used: {_error_text(error)}") from None
 
     async def _try(self, server: RedisServer, build: Callable[[Pipeline], Any], *, as_one: bool) -> list[Any]:

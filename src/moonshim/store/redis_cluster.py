@@ -1,7 +1,7 @@
-"""Names -> bytes in a Redis Cluster: all keys of one tenant have one hash slot, and so are on one server.
+"""Names -> bytes in a Redis Cluster: all keys of one tenant share one hash slot, and so one server.
 
-What a method does for one tenant is one round trip to one server, as with a single Redis. Keys have the tenant as their
-hash tag: `moonshim:{tenant}:v:turn:tenant:id`.
+An operation for one tenant is one round trip to one server, as with a single Redis. Keys have the tenant as their hash
+tag: `moonshim:{tenant}:v:turn:tenant:id`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ T = TypeVar("T")
 _ADDRESS: Final = re.compile(r"(\w+)\+cluster://((?:[^/?#]*@)?)([^/?#]*)(.*)", re.DOTALL | re.IGNORECASE)
 _NO_TENANT: Final = "moonshim"
 _REFRESH_SECONDS: Final = 0.1
-"""However many commands fail, the cluster is not asked more often who has which slots."""
+"""Minimum time between two requests for the slot table, however many commands fail."""
 
 
 class ClusterStore(RedisStore):
-    """As `RedisStore`, but each server of the cluster is on its own: one that is down costs only its tenants."""
+    """As `RedisStore`, but with separate servers: one that is down affects only its tenants."""
 
     def __init__(self, url: str, *, patience: float = 1.5, rest: float = 1.0) -> None:
-        """`url`: `redis+cluster://HOST:PORT`, or several servers with commas in between."""
+        """`url`: `redis+cluster://HOST:PORT`, or several servers separated by commas."""
         urls = _start_urls(url)
         super().__init__(urls[0], patience=patience, rest=rest)
         if self._server.options.get("db"):
@@ -79,7 +79,7 @@ class ClusterStore(RedisStore):
         await self._by_tenant(touch_some, keys)
 
     async def _by_tenant(self, ask: Callable[[Sequence[str]], Awaitable[list[T]]], keys: Sequence[str]) -> list[T]:
-        """What is asked of several keys, which are those of one tenant almost always."""
+        """Split an operation on several keys by tenant; almost always there is only one."""
         groups = dict[str, list[str]]()
         for key in keys:
             groups.setdefault(_tag(key), []).append(key)
@@ -103,7 +103,7 @@ class ClusterStore(RedisStore):
         raise ClusterDownError("no server has this slot")
 
     async def _look(self) -> None:
-        """Ask who has which slots, at most once in a while: the servers that we know, one after the other."""
+        """Refresh the slot table, at most once in a while: ask the known servers one after the other."""
         async with self._looking:
             if self._slots and time.monotonic() - self._looked_at < _REFRESH_SECONDS:
                 return
@@ -139,7 +139,7 @@ class ClusterStore(RedisStore):
             return await super()._try(server, build, as_one=as_one)
         except MovedError:
             raise
-        except AskError as error:  # the slot is just being moved, and these keys are there already
+        except AskError as error:  # the slot is being moved, and these keys are there already
             return await self._node((str(error.host), int(error.port))).run(build, as_one=as_one, asking=True)
 
     async def _may_pass(self, error: Exception) -> bool:
@@ -167,5 +167,5 @@ def _tag(key: str) -> str:
 
 
 def _address(row: list[Any], told_by: RedisServer) -> tuple[str, int]:
-    """A server as another one names it; without a name, it is the one that was asked."""
+    """A server's address as reported by another one; without a name, it is the server that reported it."""
     return (row[0] or b"").decode() or str(told_by.options["host"]), int(row[1])

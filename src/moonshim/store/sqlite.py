@@ -44,18 +44,18 @@ _OVER: Final = (
     "DELETE FROM lease WHERE (key, holder) IN (SELECT key, holder FROM lease WHERE expires <= ? LIMIT ?)",
 )
 _OPENINGS: Final = 5
-"""How often a file is tried again at the start that others have; each try waits for them as long as `patience`."""
+"""How often to retry a file that is busy at startup; each try waits as long as `patience`."""
 _PAUSE: Final = 0.2
 _SWEEP_EVERY: Final = 64
-"""Writes."""
+"""In writes."""
 _SWEPT: Final = 4 * _SWEEP_EVERY
-"""How many rows of each table one sweep takes at most: more than were written since the last one."""
+"""Maximum rows of each table per sweep: more than were written since the last one."""
 _ASKED_AT_ONCE: Final = 500
-"""SQLite bounds the number of question marks."""
+"""SQLite limits the number of placeholders."""
 
 
 class SqliteStore:
-    """What a method has answered is in the file, whatever becomes of the process. Make one with `open`."""
+    """When a method returns, its effect is in the file, whatever happens to the process. Create one with `open`."""
 
     def __init__(self, path: Path, clock: Callable[[], float], patience: float, limit: int) -> None:
         self._clock = clock
@@ -71,9 +71,10 @@ class SqliteStore:
         patience: float = 2.0,
         limit: int = SQLITE_BYTES,
     ) -> SqliteStore:
-        """The store in that file, which is made when it is not there. A file of something else is `InvalidInput`.
+        """The store in that file, which is created if missing. Another kind of file raises `InvalidInput`.
 
-        `patience`: seconds that a request waits for other processes at most. `limit`: bytes that the file holds.
+        `patience`: seconds that a request waits for other processes at most. `limit`: maximum size of the file in
+        bytes.
         """
         if sqlite3.sqlite_version_info < _OLDEST:
             raise InvalidInput(f"the SQLite of this Python is {sqlite3.sqlite_version}: 3.35 is needed", field="store")
@@ -84,7 +85,7 @@ class SqliteStore:
                     await store._database.run(_try_to_write, writes=True, opens=True)
                     break
                 except StoreBusy:
-                    # Several workers make the file at once, and changing its journal waits for nobody.
+                    # Several workers create the file at once, and changing its journal mode does not wait for locks.
                     if not left:
                         raise
                     await asyncio.sleep(_PAUSE)
@@ -176,7 +177,7 @@ class SqliteStore:
                 " DO UPDATE SET expires = excluded.expires, tenant = excluded.tenant RETURNING id",
                 (name, now + ttl, _bytes(tenant_of(key))),
             ).fetchone()
-            # A replaced row gets a new number, so that numbers tell which is the oldest.
+            # A replaced row gets a new number, so that numbers show which is the oldest.
             db.execute("REPLACE INTO entry (of, field, value) VALUES (?, ?, ?)", (of, entry, value))
             db.execute(
                 "DELETE FROM entry WHERE of = :of AND number <= ("
@@ -247,7 +248,7 @@ class SqliteStore:
 
         await self._database.run(job, writes=True)
 
-    # --- the whole ---------------------------------------------------------------------------------------------
+    # --- whole store -------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
         await self._database.run(_try_to_write, writes=True)
@@ -262,7 +263,7 @@ class SqliteStore:
         return _bytes(key), self._until(ttl), value, _bytes(tenant_of(key)), len(value)
 
     def _sweep(self, db: sqlite3.Connection, key: str, size: int = 0) -> None:
-        """Make room for what is to be written. Now and then a write takes with it what is over."""
+        """Make room for a write. Now and then, also delete what has expired."""
         self._writes += 1
         if self._writes % _SWEEP_EVERY == 1:
             now = self._clock()
@@ -272,12 +273,12 @@ class SqliteStore:
 
 
 def _try_to_write(db: sqlite3.Connection) -> None:
-    """A disk that is full or read-only shows here."""
+    """Detects a full or read-only disk."""
     db.execute("REPLACE INTO item (key, expires, value) VALUES (x'', 0, zeroblob(1))")
 
 
 def _prepare(db: sqlite3.Connection) -> None:
-    """The tables, as this version has them. Two processes may come here at once."""
+    """Create the tables of this version. Two processes may do so at once."""
     if db.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
         db.execute("BEGIN IMMEDIATE")
         if _version(db) == 0:
@@ -331,7 +332,7 @@ def file_problem(path: Path) -> str | None:
 
 
 def _bytes(text: str) -> bytes:
-    """Half a character and the null character are as good in a key as any other."""
+    """Lone surrogates and the null character are valid in a key."""
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -1,9 +1,9 @@
-"""A bound for the SQLite file: when it is reached, what the tenant that holds the most wrote longest ago goes.
+"""A size limit for the SQLite file: when it is reached, the oldest rows of the tenant that holds the most are deleted.
 
-The new value counts as held by its tenant, as in `memory`. On a full disk the size that the file has is the bound:
-what is stored makes room for what comes, and nothing has to grow. Getting there needs some room: what is in the log
-of the database has to be written back, and what is deleted has to be logged. So there is a file beside it
-(`PATH-reserve`) that only takes up space, and gives it back when the disk is full.
+The new value counts as its tenant's, as in `memory`. On a full disk, the current size of the file is the limit: old
+values make room for new ones, and the file does not have to grow. Getting there needs some space: the database's log
+has to be written back, and deletions have to be logged. So a file beside it (`PATH-reserve`) takes up space, and
+releases it when the disk is full.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _PIECE: Final = 1024 * 1024
 _SPARE: Final = 64 * 1024
 """Bytes that stay free for indexes, counters and leases."""
 _UNCHECKED: Final = 1024 * 1024
-"""Bytes that are written before the size of the file is looked at again."""
+"""Bytes written between two checks of the file's size."""
 _FULL_SECONDS: Final = 60.0
-"""How long a full disk is taken to be full."""
+"""How long a full disk is assumed to stay full."""
 _BATCH: Final = 16
 _OWN_BYTES: Final = 100
-"""What a row needs beside its value."""
+"""Overhead of a row besides its value."""
 _TABLES: Final = ("item", "entries")
 _UPGRADE: Final = tuple(
     statement
@@ -40,11 +40,11 @@ _UPGRADE: Final = tuple(
         f"CREATE INDEX {table}_tenant ON {table} (tenant, expires, size)",
     )
 )
-"""Older versions read and write tables with these columns all the same. Their rows have no tenant, and go first."""
+"""Older versions can read and write tables with these columns. Their rows have no tenant, and are deleted first."""
 
 
 class SpaceBudget:
-    """Keeps the file within `limit` bytes. All methods run on the thread of the database."""
+    """Keeps the file within `limit` bytes. All methods run on the database's thread."""
 
     def __init__(self, path: Path, limit: int, clock: Callable[[], float]) -> None:
         self._limit = limit
@@ -52,13 +52,13 @@ class SpaceBudget:
         self._reserve = path.with_name(f"{path.name}-reserve")
         self._is_reserved = False
         self._written = 0
-        """Bytes since the size of the file was looked at."""
+        """Bytes since the last check of the file's size."""
         self._full_size = 0
         self._full_until = 0.0
 
     @staticmethod
     def prepare(db: sqlite3.Connection) -> None:
-        """Add what a file of an older version lacks. Two processes may come here at once."""
+        """Add what a file of an older version lacks. Two processes may do so at once."""
         if not _is_prepared(db):
             db.execute("BEGIN IMMEDIATE")
             if not _is_prepared(db):
@@ -75,7 +75,7 @@ class SpaceBudget:
 
     def _take_reserve(self) -> None:
         size = min(_RESERVE, self._limit // 4)
-        piece = os.urandom(min(_PIECE, size))  # which no file system can compress
+        piece = os.urandom(min(_PIECE, size))  # which a file system cannot compress
         try:
             with open(self._reserve, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                 while file.tell() < size:
@@ -92,7 +92,7 @@ class SpaceBudget:
             os.truncate(self._reserve, 0)
 
     def make(self, db: sqlite3.Connection, key: str, size: int = 0) -> None:
-        """Delete so much that a value of this size fits; `StoreUnavailable` when its tenant would get too much."""
+        """Delete enough for a value of this size; `StoreUnavailable` if its tenant would hold too much."""
         is_full = self._clock() < self._full_until
         if not is_full and not self._is_reserved:
             self._take_reserve()
@@ -107,14 +107,14 @@ class SpaceBudget:
         tenant = tenant_of(key).encode("utf-8", "surrogatepass")
         held = _bytes_by_tenant(db)
         held[tenant] = held.get(tenant, 0) + size
-        # A little more than is needed, since finding out who holds the most takes its time.
+        # A little more than needed, since finding out which tenant holds the most takes time.
         while _used_bytes(db) + size > limit - limit // 16:
             largest = max(held, key=lambda one: (one is None, held[one]))
             if (freed := _delete_oldest(db, largest)) or largest != tenant:
                 held[largest] -= freed
                 if not freed:
                     del held[largest]
-            elif size == _SPARE or _used_bytes(db) + size <= self._limit:  # the disk may have room again
+            elif size == _SPARE or _used_bytes(db) + size <= self._limit:  # the disk may have space again
                 return
             else:
                 raise StoreUnavailable("the store has no room for so large a value")
@@ -134,7 +134,7 @@ def _pragma(db: sqlite3.Connection, name: str) -> int:
 
 
 def _bytes_by_tenant(db: sqlite3.Connection) -> dict[bytes | None, int]:
-    """Bytes by tenant; None are rows of an older version, whose tenant and size nobody has written down."""
+    """Bytes by tenant; None stands for rows of an older version, whose tenant and size are unknown."""
     held = dict[bytes | None, int]()
     for table in _TABLES:
         for tenant, size, count in db.execute(
@@ -145,7 +145,8 @@ def _bytes_by_tenant(db: sqlite3.Connection) -> dict[bytes | None, int]:
 
 
 def _delete_oldest(db: sqlite3.Connection, tenant: bytes | None) -> int:
-    """Delete a few rows of a tenant, those that end first; about how many bytes they had, 0 when there are none."""
+    """Delete a few rows of a tenant, those that expire first; return about how many bytes they had, 0 if there are
+    none."""
     rows: list[tuple[float, int, int, str]] = []
     for table in _TABLES:
         rows += db.execute(

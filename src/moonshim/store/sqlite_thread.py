@@ -1,8 +1,7 @@
-"""Jobs on a database -> their results, on one thread of its own, committed in groups.
+"""Jobs on a database -> their results, on a separate thread, committed in groups.
 
-The event loop never waits for a disk: it puts a job into a queue and awaits a future. The
-thread takes all that has queued up since and commits it at once, so that a hundred writes
-at the same time cost one commit. What was answered is committed.
+The event loop never waits for a disk: it queues a job and awaits a future. The thread takes all queued jobs and commits
+them together, so that a hundred concurrent writes cost one commit. A result is returned only after the commit.
 """
 
 from __future__ import annotations
@@ -29,35 +28,35 @@ Job: TypeAlias = Callable[[sqlite3.Connection], Result]
 
 NOT_A_DATABASE: Final = "the file of the store is no SQLite database"
 _GROUP: Final = 256
-"""How many jobs one commit has at most."""
+"""Maximum number of jobs per commit."""
 _JOURNAL_BYTES: Final = 16 * 1024 * 1024
-"""What the write-ahead log is cut back to."""
+"""Size that the write-ahead log is truncated to."""
 
 
 class _Job(Struct):
-    """A job in the queue, and who waits for it."""
+    """A queued job, and the future that waits for it."""
 
     job: Job[Any]
     writes: bool
     opens: bool
-    """Whoever opens a store is told when the file is another one than was meant."""
+    """Errors that are passed on unchanged: opening a store must report that the file is not the intended one."""
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
 
 
 class StoreBusy(StoreUnavailable):
-    """Another process has the file just now: making it, mostly."""
+    """Another process is using the file right now, usually to create it."""
 
 
 class DatabaseThread:
-    """Runs jobs in the order in which they came. A job's faults are `StoreUnavailable`, without values in it.
+    """Runs jobs in the order in which they came. A job's errors become `StoreUnavailable`, without values in them.
 
-    After a fault the file is opened again, so that a file that was moved away is only an episode. Not when the disk is
-    full: a new connection needs room for its log, and what is stored could not be read either.
+    After an error the file is reopened, so the store recovers when a file was moved away. Not when the disk is full: a
+    new connection needs space for its log, and stored values could not be read either.
     """
 
     def __init__(self, path: Path, prepare: Job[None], patience: float, when_full: Job[None]) -> None:
-        """`when_full`: called when the disk is full. The jobs are run once more after it, one by one."""
+        """`when_full`: called when the disk is full. The jobs are then retried, one by one."""
         self._path = path
         self._prepare = prepare
         self._when_full = when_full
@@ -78,7 +77,7 @@ class DatabaseThread:
         return await future
 
     async def close(self) -> None:
-        """What was asked before is still done."""
+        """Jobs queued before this are still done."""
         if not self._closed:
             self._closed = True
             self._asked.put(None)
@@ -110,7 +109,7 @@ class DatabaseThread:
                 connection.execute("COMMIT")
             else:
                 results = [job.job(connection) for job in group]
-        except Exception as error:  # whatever it is, somebody waits for each of these jobs
+        except Exception as error:  # whatever it is, each of these jobs has a waiter
             if not self._goes_on_after(error):
                 self._drop_connection()
             elif not again:
@@ -123,7 +122,7 @@ class DatabaseThread:
             _resolve(job, result, None)
 
     def _goes_on_after(self, error: Exception) -> bool:
-        """Whether the connection can be used on: the disk is full, or the store has no room for a value."""
+        """Whether the connection is still usable: the disk is full, or the store has no room for a value."""
         if self._connection is None or not (_is_full(error) or isinstance(error, StoreUnavailable)):
             return False
         try:
@@ -136,8 +135,8 @@ class DatabaseThread:
         return True
 
     def _fail(self, group: list[_Job], error: Exception) -> None:
-        """One job that cannot be done (a number beyond 64 bits) takes nobody with it: each is tried alone."""
-        # A file that is locked, full or gone is so for all, and nobody has to wait for that again.
+        """A job that cannot be done (a number beyond 64 bits) does not affect others: each is retried alone."""
+        # A file that is locked, full or gone is so for all, so waiting for it again is pointless.
         if len(group) > 1 and not isinstance(error, (sqlite3.OperationalError, OSError)):
             for job in group:
                 self._run([job])
@@ -151,7 +150,7 @@ class DatabaseThread:
             _resolve(job, None, self._open_error(error) if job.opens else failed)
 
     def _open_error(self, error: Exception) -> Exception:
-        """For whoever runs the gateway, with the path; clients, who are told of later faults, never read it."""
+        """For operators, with the path; clients, who see later errors, never get it."""
         if isinstance(error, InvalidInput):
             return InvalidInput(f"{self._path}: {error}", field=error.field)
         if isinstance(error, FileNotFoundError):
@@ -183,7 +182,7 @@ class DatabaseThread:
         return self._connection
 
     def _is_there(self) -> bool:
-        """Whether the path still leads to the file that is open: SQLite would write on into one that was deleted."""
+        """Whether the path still leads to the open file: SQLite would keep writing to one that was deleted."""
         try:
             return _identity(self._path) == self._file
         except OSError:
@@ -197,8 +196,8 @@ class DatabaseThread:
 
 
 def _make_file(path: Path) -> None:
-    """Conversations are in it: for nobody but the owner. SQLite gives its log beside it the same mode."""
-    # No more than one folder: a longer way that is not there is a mistake in the path.
+    """Create the file readable by its owner only: it contains conversations. SQLite gives its log the same mode."""
+    # At most one folder: a longer missing path is a mistake.
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -215,7 +214,7 @@ def _is_full(error: Exception) -> bool:
 
 
 def _error_text(error: Exception) -> str:
-    """What went wrong, in the words of SQLite or of the system, which know no values."""
+    """The message of SQLite or of the system, which contains no values."""
     if isinstance(error, InvalidInput):
         return str(error)
     if isinstance(error, sqlite3.Error):
@@ -224,7 +223,7 @@ def _error_text(error: Exception) -> str:
 
 
 def _resolve(job: _Job, result: Any, error: Exception | None) -> None:
-    with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits any more
+    with contextlib.suppress(RuntimeError):  # its loop is closed: no one waits any more
         job.loop.call_soon_threadsafe(_settle, job.future, result, error)
 
 
