@@ -1,4 +1,4 @@
-"""The links of a configured chain -> the options of the engine, and the transformers beside it."""
+"""The links of a configured chain -> the options of the engine, and the other transformers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOG_OPTIONS: Final = ("level", "text")
 
 
 class Use(Protocol):
-    """One link as it was configured (`TransformerUse` is one). It may have the `source` of a plug-in that is a file."""
+    """One link as configured (`TransformerUse` is one). It may have the `source` of a plug-in file."""
 
     @property
     def name(self) -> str: ...
@@ -32,21 +32,21 @@ class Use(Protocol):
 
 
 class Chain(Struct, frozen=True):
-    """What a chain asks for: to be passed to `prepare` as its `options` and `transformers`."""
+    """The result of a chain, for the `options` and `transformers` of `prepare`."""
 
     options: KimiOptions | None = None
-    """Those of the `Kimi` in it; None when there is none: then a Kimi model gets everything mended."""
+    """Those of its `Kimi`; None if there is none: then a Kimi model gets all repairs."""
     transformers: tuple[Transformer, ...] = ()
-    """All others, in their order. Where Kimi stands between them makes no difference: it works next to the host."""
+    """All others, in order. The position of Kimi among them makes no difference: it always works next to the host."""
     warnings: tuple[str, ...] = ()
-    """What may surprise those who wrote it."""
+    """Warnings about what might surprise its author."""
 
 
 def load_chain(uses: Sequence[Use] | None, *, folder: Path | None = None, log: Sink = standard_log) -> Chain:
-    """The chain that these links make. A second `Kimi` changes those options that it names.
+    """The chain of these links. A second `Kimi` changes the options that it names.
 
-    Plug-ins in files are looked for in `folder`; `log` is told what a `Log` sees, and what plug-ins raise. Raises
-    `InvalidOption` for a link that does not exist, or does not take its options.
+    Plug-in files are relative to `folder`; `log` gets what a `Log` sees, and what plug-ins raise. Raises
+    `InvalidOption` for an unknown link, or invalid options.
 
     >>> load_chain(None).options is None
     True

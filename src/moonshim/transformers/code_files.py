@@ -1,4 +1,4 @@
-"""A file of Python that somebody names -> the module that it is, as it stands now."""
+"""The path of a Python file -> its module, from its current content."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["module_of"]
 
 
 def module_of(path: Path, kind: str, source: bytes | None = None) -> ModuleType:
-    """Run the file, and give what it defines; whatever it raises is raised. `kind` is a part of the module's name.
+    """Run the file, and return its module; exceptions are passed on. `kind` is a part of the module's name.
 
-    With `source`, exactly that is run, whatever the file has become since it was read.
+    With `source`, exactly that is run, even if the file has changed since it was read.
     """
     source = path.read_bytes() if source is None else source
     name = f"moonshim_{kind}_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
@@ -23,7 +23,7 @@ def module_of(path: Path, kind: str, source: bytes | None = None) -> ModuleType:
     # Dataclasses and the like look for their module there.
     sys.modules[name] = module
     try:
-        # Not through a loader: it may take yesterday's byte code for a file that was changed within its second.
+        # Not through a loader: it may use stale byte code for a file that was changed within the same second.
         exec(compile(source, str(path), "exec"), module.__dict__)
     except BaseException:
         if before is None:

@@ -1,4 +1,4 @@
-"""The transformer that is named `Kimi`: options -> what the engine puts right, in requests and in replies."""
+"""The transformer named `Kimi`: options -> the engine's repairs, in requests and in responses."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MARKERS_STAY: Final = (
 
 
 class Kimi:
-    """Stands for the work that the engine does next to the host, by these options; by itself it changes nothing.
+    """Represents the work that the engine does next to the host, with these options; by itself it changes nothing.
 
-    Wherever it is in a chain, requests are made right behind all other transformers, and
-    answers are mended before any other sees them.
+    Wherever it is in a chain, requests are adapted after all other transformers, and responses are mended before any
+    other sees them.
     """
 
     name = "Kimi"
@@ -36,7 +36,7 @@ class Kimi:
 
     @property
     def warnings(self) -> list[str]:
-        """What may surprise those who have configured it so."""
+        """Warnings about surprising options."""
         if self.options.manual_tool_parsing:
             return []
         return [_MARKERS_STAY]

@@ -1,4 +1,4 @@
-"""The transformer that is named `Log`: requests and answers -> a bounded summary of each, for whoever logs it."""
+"""The transformer named `Log`: requests and responses -> a bounded summary of each, for a log."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from moonshim.errors import InvalidOption
 __all__ = ["Log", "Sink", "standard_log"]
 
 Sink: TypeAlias = Callable[[str, str, dict[str, Any]], None]
-"""Takes a level, what happened (`log_request`, `log_answer`, `transformer_failed`), and what is known of it."""
+"""Takes a level, an event (`log_request`, `log_answer`, `transformer_failed`), and its fields."""
 LEVELS: Final = ("debug", "info", "warning", "error")
 TEXT_LIMIT: Final = 500
-"""Characters of what was said that are logged, where that was asked for."""
+"""Maximum characters of conversation text to log, if that is enabled."""
 NAMES_LIMIT: Final = 20
 KINDS: Final[tuple[BlockKind, ...]] = get_args(BlockKind)
 
 
 def standard_log(level: str, name: str, fields: dict[str, Any]) -> None:
-    """What the standard library's log is told, when nobody passes a sink."""
+    """The default sink: the standard library's log."""
     logging.getLogger("moonshim.transformers").log(getattr(logging, level.upper()), "%s %s", name, fields)
 
 
 class Log:
-    """Tells a sink of every request and of every answer, and changes neither.
+    """Reports every request and every response to a sink, and changes neither.
 
-    No word of a conversation is told unless `text` is set, and then no more than the first few
-    hundred characters of it. An answer with a `Log` is written anew: it does not pass byte for byte.
+    Conversation text is not included unless `text` is set, and then only its first few hundred characters. A response
+    with a `Log` is re-encoded: it does not pass byte for byte.
     """
 
     name = "Log"
@@ -61,7 +61,7 @@ class Log:
 
 
 class _Listener:
-    """Counts what an answer says, and tells it when the answer ends."""
+    """Collects the content of a response, and reports it at the end."""
 
     def __init__(self, sink: Sink, level: str, model: str, *, keeps_text: bool) -> None:
         self._sink, self._level, self._model, self._keeps_text = sink, level, model, keeps_text
@@ -112,7 +112,7 @@ class _Listener:
 
 
 def _last_user_text(request: Request) -> str:
-    """What the user said last."""
+    """The user's last message."""
     said = (message.parts for message in reversed(request.messages) if message.role == "user")
     return "".join(part.text for part in next(said, ()) if isinstance(part, Text))[:TEXT_LIMIT]
 

@@ -24,18 +24,19 @@ from moonshim.transformers.log import Sink, standard_log
 __all__ = ["FAULT", "GROUP", "Plugin", "is_module_in", "load_plugin", "nearest"]
 
 GROUP: Final = "moonshim.transformers"
-"""The entry points that packages offer transformers by."""
+"""The entry point group for transformers."""
 
 
 FAULT: Final = "transformer_failed"
-"""What the log is told when a plug-in raises."""
+"""The log event for a plug-in that raises."""
 
 
 class Plugin:
-    """A transformer of somebody else; what it leaves out does nothing, and what it raises is told to the log.
+    """A third-party transformer; missing methods do nothing, and exceptions are logged.
 
-    All that it raises is a fault of its own, `SystemExit` and `CancelledError` too: it ends a request, not a gateway.
-    Its `name`, which clients read in errors, is that of its file and class, without the folders of this machine.
+    Everything that it raises is its own failure, even `SystemExit` and `CancelledError`: it ends a request, not a
+    gateway. Its `name`, which clients see in errors, is that of its file and class, without the folders of this
+    machine.
     """
 
     def __init__(self, place: str, inner: Any, log: Sink = standard_log) -> None:
@@ -60,14 +61,14 @@ class Plugin:
         return [_Watched(stage, self) for stage in made] if isinstance(made, list) else made
 
     def failure(self, error: BaseException) -> TransformerFailed:
-        """Tell whoever mends it where it was. The client is told the name alone: by the error that is to be raised."""
+        """Log where it failed. The client only gets the name, through the error to raise."""
         fields = {"transformer": self._place, "at": _location(error, self.inner), "raised": _error_text(error)}
         self._log("error", FAULT, fields)
         return TransformerFailed.raised(self.name, error)
 
 
 class _Watched:
-    """A stage of a plug-in, whose faults are told before they go on."""
+    """A stage of a plug-in, whose exceptions are logged before they propagate."""
 
     __slots__ = ("_plugin", "_stage")
 
@@ -106,10 +107,10 @@ def load_plugin(
     log: Sink = standard_log,
     source: bytes | None = None,
 ) -> Transformer:
-    """The transformer of this name. Files are looked for beside the configuration, in `folder`; `log` is told faults.
+    """The transformer of this name. Files are relative to the configuration's `folder`; `log` gets failures.
 
-    With `source`, that is run instead of what a file has in it now.
-    Raises `InvalidOption` for what is not there, cannot be loaded, or does not take these options.
+    With `source`, that is run instead of the file's current content. Raises `InvalidOption` for a plug-in that is
+    missing, cannot be loaded, or does not accept these options.
     """
     try:
         inner = _create(name, options, folder, known, source)
@@ -117,7 +118,7 @@ def load_plugin(
             return Plugin(name, inner, log)
     except MoonshimError:
         raise
-    except BaseException as error:  # also what would end the process, as a script does that is no plug-in
+    except BaseException as error:  # also SystemExit, as raised by a script that is not a plug-in
         raise InvalidOption(f"the transformer {name!r} cannot be loaded: {_error_text(error)}", field=name) from error
     raise InvalidOption(f"the transformer {name!r} has neither prepare nor stages", field=name)
 
@@ -158,11 +159,11 @@ def _module(name: str, place: str, folder: Path | None, source: bytes | None) ->
 
 
 def _from_file(place: str, folder: Path | None, source: bytes | None) -> ModuleType:
-    """The module in a file, read anew each time: a configuration is loaded again when somebody has changed it."""
+    """The module in a file, read again each time: a configuration is reloaded after changes."""
     path = Path(place).expanduser()
     path = (folder / path if folder is not None else path).resolve()
     if source is None and path.exists() and not path.is_file():
-        raise ImportError(f"{path} is no file")  # nobody may ever write into a pipe
+        raise ImportError(f"{path} is no file")  # a pipe may never get a writer
     return module_of(path, "plugin", source)
 
 
@@ -176,11 +177,11 @@ def is_module_in(folder: Path, name: str) -> bool:
         place = next((one.module for one in entry_points(group=GROUP) if one.name == name), "")
     try:
         spec = importlib.util.find_spec(place.partition(".")[0])
-    except ValueError:  # not a name, or `__main__`, which runs already
+    except ValueError:  # not a name, or `__main__`, which is running already
         return False
     if spec is None:
         return False
-    # A virtual environment in the folder has been installed into by the user.
+    # Packages in a virtual environment in the folder were installed by the user.
     installed = [Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib", "platstdlib")]
     places = [spec.origin or "", *(spec.submodule_search_locations or ())]
     found = [Path(one).resolve() for one in places if Path(one).is_absolute()]
@@ -200,7 +201,7 @@ def _attribute(module: ModuleType, attribute: str, name: str) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The word that was meant, or all there are."""
+    """The nearest valid name, or all of them."""
     words = sorted(set(known))
     lower = {word.lower(): word for word in words}
     close = difflib.get_close_matches(name.lower(), lower, n=1)
@@ -210,5 +211,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def _error_text(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except BaseException:  # its words are code of the plug-in too
+    except BaseException:  # formatting its message runs code of the plug-in too
         return type(error).__name__
