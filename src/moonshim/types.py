@@ -1,4 +1,4 @@
-"""The public values: requests, messages and their parts, the events of an answer, transformers and their stages.
+"""The public values: requests, messages and their parts, the events of a response, transformers and their stages.
 
 Import types from here. Where they are defined may change; this list changes only with a new major version.
 """
@@ -99,7 +99,7 @@ _HOMES = {
     "Plan": "engine.plan",
     "Prepared": "engine.prepare",
 }
-"""Types that come with a part of the engine: loaded when they are first used. The rest are plain values."""
+"""Types that come with a part of the engine: imported when they are first used. The rest are plain values."""
 
 if not TYPE_CHECKING:
 

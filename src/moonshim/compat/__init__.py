@@ -1,4 +1,4 @@
-"""Names that version 0.1 documented -> the names of today, each with a DeprecationWarning.
+"""Names that version 0.1 documented -> the current names, each with a DeprecationWarning.
 
 Everything in here works for one release. To end it, delete this package and what imports it: `moonshim/__init__.py`
 asks it for modules that are not found, the other users name it in their imports.
@@ -25,7 +25,7 @@ FORMER_ROLES: Final = {"human": "user", "ai": "assistant"}
 
 
 class _Moved(NamedTuple):
-    """Where a module went, and which of its names are others now."""
+    """Where a module went, and which of its names have changed."""
 
     to: str
     names: Mapping[str, str] = {}
@@ -64,7 +64,7 @@ _PUBLIC: Final = ("moonshim", "moonshim.types")
 
 
 def find_old_module(name: str) -> ModuleSpec | None:
-    """How to import a module that had this name; None if there was no such module."""
+    """The spec of a module that had this name; None if there was no such module."""
     if name not in _MODULES:
         return None
     is_package = any(other.startswith(f"{name}.") for other in _MODULES)
@@ -72,7 +72,7 @@ def find_old_module(name: str) -> ModuleSpec | None:
 
 
 class _OldModule(Loader):
-    """Makes a module whose names come from where they are now."""
+    """Creates a module whose names are looked up where they are now."""
 
     def __init__(self, moved: _Moved) -> None:
         self._moved = moved
@@ -104,9 +104,9 @@ def _home(module: str, name: str) -> str:
 
 
 def new_name(module: str, old: str, names: Mapping[str, str]) -> str:
-    """Today's name of what was called `old` in this module, with a warning; a name that is not old stays as it is.
+    """The current name of what was called `old` in this module, with a warning; other names are returned unchanged.
 
-    For a module's `__getattr__`: the warning points at who asked the module.
+    For a module's `__getattr__`: the warning points at the caller that accessed the module.
     """
     if old not in names:
         return old
@@ -115,7 +115,7 @@ def new_name(module: str, old: str, names: Mapping[str, str]) -> str:
 
 
 class FormerName:
-    """A class attribute that leads to the one of today: `needs: ClassVar[FormerName] = FormerName("profile")`."""
+    """A class attribute that forwards to the current one: `needs: ClassVar[FormerName] = FormerName("profile")`."""
 
     def __init__(self, new: str) -> None:
         self._new = new

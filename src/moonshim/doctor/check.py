@@ -1,7 +1,7 @@
 """A configuration -> for each provider whether key, address, model and dialect are right, by one tool round with it.
 
-Read `_Check._round` first: a question that needs a tool, the call, its result, the answer. All else is for hosts where
-that does not work: `_unreachable` and `_diagnose` find out why, with requests that cost nothing.
+Read `_Check._round` first: a prompt that needs a tool, the call, its result, the answer. Everything else is for hosts
+where that does not work: `_unreachable` and `_diagnose` find out why, with requests that cost nothing.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ Topic: TypeAlias = Literal["chain", "address", "key", "model", "dialect", "call"
 _TOPICS: Final[tuple[Topic, ...]] = get_args(Topic)
 
 SECONDS: Final = 60.0
-"""How long a host may take to begin an answer, and then to end it."""
+"""How long a host may take to start a response, and then to finish it."""
 AT_ONCE: Final = 4
-"""How many providers are asked at a time."""
+"""How many providers are checked at a time."""
 MOST_TOKENS: Final = 2048
-"""A model that thinks has to come to its call with these."""
+"""Enough tokens for a thinking model to arrive at its call."""
 _GUESS: Final = "kimi-k3"
 _READ_BYTES: Final = 8 * 1024 * 1024
 """Of an error, or of a list of models: OpenRouter's has most of a megabyte."""
@@ -83,43 +83,43 @@ _TLS_WANTED: Final = re.compile(r"(?i)\bHTTPS (?:port|server)\b")
 _NO_MODEL: Final = r"\bmodel (?:id |name )?(?:is |was |does )?not\b|(?:no such|unknown|invalid) model|^model_not_found"
 _NO_SUCH_PATH: Final = frozenset({404, 405, 410, 501})
 _IS_THERE: Final = frozenset({400, 401, 403, 422})
-"""What an endpoint answers to a request that says nothing."""
-# Kinds of a `Problem` that say by themselves what is wrong; they are causes of a `Finding` too.
+"""How an endpoint responds to an empty request."""
+# Kinds of a `Problem` that already say what is wrong; they are causes of a `Finding` too.
 _ABOUT_KEY: Final = frozenset({"authentication", "permission", "quota"})
 _ABOUT_HOST: Final = frozenset({"rate_limit", "overloaded", "timeout", "server"})
 
 
 class Finding(Struct, frozen=True):
-    """One thing that was looked at. No secret is in it."""
+    """One thing that was checked. Contains no secrets."""
 
     topic: Topic
     state: State
     said: str
     cause: str | None = None
-    """Where it is wrong: a word for why, the same in every release (docs/doctor.md has them)."""
+    """If it is wrong: a word for the cause, stable across releases (docs/doctor.md lists them)."""
     hint: str | None = None
-    """What would be right, where that was found: lines of the configuration, names of models, seconds."""
+    """What would be right, if that was found: lines of the configuration, names of models, seconds."""
 
 
 class ProviderReport(Struct, frozen=True, kw_only=True):
-    """What one tool round with a provider has shown. No secret is in it."""
+    """The result of one tool round with a provider. Contains no secrets."""
 
     provider: str
     right: bool
-    """Nothing that was looked at is wrong."""
+    """Nothing that was checked is wrong."""
     model: str
     address: str
-    """Where the requests went."""
+    """Where the requests were sent."""
     dialect: str
     findings: tuple[Finding, ...] = ()
     call: Literal["native", "markers", "none"] | None = None
-    """How the call of the tool came; None: it did not come to that."""
+    """How the tool call arrived; None: there was none."""
     call_id: str | None = None
-    """Its identifier, as a client gets it."""
+    """Its id, as a client gets it."""
     repairs: dict[str, int] = {}
-    """What was mended in the answers, by rule (docs/repairs.md)."""
+    """Repairs in the responses, by rule (docs/repairs.md)."""
     changes: dict[str, int] = {}
-    """What was made otherwise in the requests, by rule (docs/requests.md)."""
+    """Changes to the requests, by rule (docs/requests.md)."""
     first_token_seconds: float | None = None
     seconds: float = 0.0
     input_tokens: int | None = None
@@ -134,9 +134,9 @@ async def check_providers(
     user_agent: str | None = None,
     at_once: int = AT_ONCE,
 ) -> AsyncIterator[ProviderReport]:
-    """Ask every provider, several at a time; what was found comes in the order of the configuration.
+    """Check every provider, several at a time; the reports are in the order of the configuration.
 
-    `model` is asked for instead of the first one of each provider.
+    `model` is used instead of the first one of each provider.
     """
     upstream, places = UpstreamClient(), asyncio.Semaphore(at_once)
 
@@ -157,13 +157,13 @@ async def check_providers(
 
 
 class _Reply(Struct, frozen=True):
-    """An answer that came to its end."""
+    """A complete response."""
 
     body: Json
-    """As a client would have got it."""
+    """As a client would have received it."""
     reading: ResponseStream
     beginning: bytes
-    """Of what the host sent."""
+    """Of the host's own bytes."""
     sent: bytes
 
     @property
@@ -173,7 +173,7 @@ class _Reply(Struct, frozen=True):
 
 
 class _Seen(Struct, frozen=True):
-    """What came back instead of an answer."""
+    """What came back instead of a response."""
 
     status: int
     body: bytes
@@ -181,7 +181,7 @@ class _Seen(Struct, frozen=True):
 
 
 class _NoAnswer(Exception):
-    """The host answered, but not with an answer. Its text is what the host said, with the status."""
+    """The host responded, but not with an answer. The message is the host's, with the status."""
 
     def __init__(self, problem: Problem, seen: _Seen) -> None:
         super().__init__(problem.message if seen.status < 300 else f"{seen.status}, {problem.message}")
@@ -189,7 +189,7 @@ class _NoAnswer(Exception):
 
 
 class _Check:
-    """One provider, examined. One object for each."""
+    """The check of one provider. One object for each."""
 
     def __init__(
         self, upstream: UpstreamClient, provider: ProviderConfig, seconds: float, headers: dict[str, str]
@@ -211,7 +211,7 @@ class _Check:
         began = time.perf_counter()
         try:
             await self._round(picked)
-        except MoonshimError as error:  # a plug-in that cannot be loaded or raises, a cell that does not fit
+        except MoonshimError as error:  # a plug-in that cannot be loaded or raises, an override that does not fit
             self._wrong("chain", "cannot_prepare", str(error))
         findings = tuple(sorted(self._findings.values(), key=lambda one: _TOPICS.index(one.topic)))
         usages = [reply.reading.usage for reply in self._replies if reply.reading.usage is not None]
@@ -232,10 +232,10 @@ class _Check:
             output_tokens=sum(usage.output_tokens or 0 for usage in usages) or None,
         )
 
-    # -- what was found --------------------------------------------------------------
+    # -- findings ------------------------------------------------------------------------
 
     def _note(self, topic: Topic, state: State, said: str, cause: str | None = None, hint: str | None = None) -> None:
-        """The last word on a topic counts, but nothing takes away that one of several keys is wrong."""
+        """The last finding on a topic counts, but a wrong key among several is never overwritten."""
         place = said if cause == "one_of_the_keys" else ""
         for secret in self._secrets:
             said, hint = said.replace(secret, "***"), hint and hint.replace(secret, "***")
@@ -307,14 +307,14 @@ class _Check:
         self._note("reasoning", "right" if thought else "unknown", said)
 
     async def _other_keys(self) -> None:
-        """Keys beyond the first: a request that says nothing shows whether they are let in."""
+        """Keys beyond the first: an empty request shows whether they are accepted."""
         for number, key in enumerate(self._provider.keys[1:], 2):
             seen = await self._look(self._call_to("POST", self._endpoint, b"{}", key))
             if seen is not None and seen.status in (401, 403):
                 count = len(self._provider.keys)
                 self._wrong("key", "one_of_the_keys", f"number {number} of {count} is refused ({seen.status})")
 
-    # -- asking ----------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------
 
     async def _ask(self, messages: list[Json]) -> _Reply:
         prepared = self._prepared(messages)
@@ -345,14 +345,14 @@ class _Check:
         return self._replies[-1]
 
     async def _read(self, answer: UpstreamResponse, reading: ResponseStream, began: float) -> bytes:
-        """All of an answer; how it began."""
+        """Read a whole response; return how it started."""
         beginning, more = b"", True
         while more:
             data = await answer.read()
             more = data != b""
             beginning += data[: _SNIFFED_BYTES - len(beginning)]
             reading.feed(data)
-            if self._first_token is None and (reading.message.parts or not more):  # or it came whole
+            if self._first_token is None and (reading.message.parts or not more):  # or it was not streamed
                 self._first_token = round(time.perf_counter() - began, 3)
         return beginning
 
@@ -380,7 +380,7 @@ class _Check:
         return UpstreamRequest(url, headers, body, timeouts, provider.proxy, provider.ca_bundle, method)
 
     async def _look(self, call: UpstreamRequest) -> _Seen | None:
-        """What is there; None: nobody."""
+        """What responds there; None: nothing."""
         with suppress(UpstreamError, TimeoutError):
             async with asyncio.timeout(self._seconds):
                 answer = await self._upstream.open(call)
@@ -388,12 +388,12 @@ class _Check:
         return None
 
     async def _listed(self) -> list[str] | None:
-        """The names of the host's models, where it tells them."""
+        """The names of the host's models, if it lists them."""
         url = urlsplit(self._endpoint)
         seen = await self._look(self._call_to("GET", url._replace(path=f"{base_of(url.path)}/models").geturl()))
         return None if seen is None or seen.status != 200 else model_names(seen.body)
 
-    # -- why there is no answer ------------------------------------------------------
+    # -- diagnosis -----------------------------------------------------------------------
 
     async def _unreachable(self, error: UpstreamError) -> None:
         if not isinstance(error, UpstreamUnreachable):
@@ -403,15 +403,15 @@ class _Check:
         url = urlsplit(self._endpoint)
         if url.port is not None:
             other = url._replace(scheme="http" if url.scheme == "https" else "https").geturl()
-            seen = await self._look(replace(self._call_to("GET", other), headers={}))  # no key in the open
-            if seen is not None and seen.status != 400:  # 400: what a server of TLS says to those who speak none
+            seen = await self._look(replace(self._call_to("GET", other), headers={}))  # never send a key unencrypted
+            if seen is not None and seen.status != 400:  # 400: a TLS server's response to plain HTTP
                 self._wrong("address", "other_scheme", str(error), setting_line(other))
                 return
         near = is_loopback(self._provider.api_base_url)
         self._wrong("address", "nobody_here" if near else "unreachable", str(error))
 
     async def _diagnose(self, failure: _NoAnswer) -> None:
-        """The host answers, but not as it should."""
+        """The host responds, but not as it should."""
         problem, seen = failure.problem, failure.seen
         url, spoken = urlsplit(self._endpoint), speaks(seen.body, self._dialect)
         self._note("address", "right", f"{self._shown} answers")
@@ -431,12 +431,12 @@ class _Check:
         elif (field := self._refused_body_field(problem)) is not None:
             self._wrong("answer", "body_refused", str(failure), f"body.{field}")
         elif self._names_model(problem) and (listed := await self._listed()) is not None and self._model not in listed:
-            self._blame_model(failure, listed)  # some hosts have no 404 for that
+            self._blame_model(failure, listed)  # some hosts do not use 404 for that
         else:
             self._wrong("answer", "request_refused", str(failure))
 
     def _blame(self, failure: _NoAnswer) -> None:
-        """The host says itself what is wrong."""
+        """The host itself says what is wrong."""
         problem, cause = failure.problem, str(failure.problem.kind)
         if cause in _ABOUT_KEY:
             if not self._provider.keys:
@@ -457,7 +457,7 @@ class _Check:
         return bool(re.search(f"(?i){re.escape(self._model)}|{_NO_MODEL}", f"{problem.code} {problem.message}"))
 
     async def _missing(self, failure: _NoAnswer, speaks: str) -> None:
-        """There is no such model, or no such path, or something else is spoken there."""
+        """The model or the path does not exist, or the endpoint has another dialect."""
         problem, listed = failure.problem, await self._listed()
         if speaks == self._dialect and (
             self._names_model(problem) or (listed is not None and self._model not in listed)
@@ -487,7 +487,7 @@ class _Check:
             self._wrong("model", "other_models", said, ", ".join(similar_names(self._model, listed)))
 
     async def _found(self, *, anew: bool) -> tuple[str, Spoken] | None:
-        """Where an API is, and which, as far as requests that say nothing show it; `anew`: not where it was asked."""
+        """Where an API is, and which, as far as empty requests show it; `anew`: not at the configured address."""
         for endpoint, dialect in candidate_endpoints(self._provider).items():
             if anew and endpoint == self._endpoint:
                 continue
@@ -497,7 +497,7 @@ class _Check:
         return None
 
     def _key_said(self, state: str, none: str) -> str:
-        """Where the key is from, never the key."""
+        """Where the key comes from, never the key."""
         sources = self._provider.key_sources
         if self._provider.keys:
             place = next((source.place for source in sources if source.found), "the configuration")
@@ -506,11 +506,11 @@ class _Check:
         return f"{none} ({missing} is not set)" if missing else none
 
 
-# --- what is asked, and where -----------------------------------------------------------------------------------
+# --- the requests of a check ----------------------------------------------------------------------------------------
 
 
 def _picked(config: Config, provider: ProviderConfig, given: str | None) -> tuple[str, str] | None:
-    """The model to ask for, and why."""
+    """The model to use, and why."""
     prefixes = tuple(f"{provider.name.lower()}{mark}" for mark in "/,")
     if given is not None:
         return (given[len(prefixes[0]) :] if given.lower().startswith(prefixes) else given), "as asked for"
@@ -524,7 +524,7 @@ def _picked(config: Config, provider: ProviderConfig, given: str | None) -> tupl
 
 
 def _with_result(dialect: Spoken, answer: Json) -> list[Json]:
-    """The turn of the model as a client hands it back, and what its calls gave."""
+    """The model's turn as a client sends it back, and the results of its calls."""
     if dialect == "anthropic":
         ids = [block["id"] for block in answer["content"] if block["type"] == "tool_use"]
         results = [{"type": "tool_result", "tool_use_id": one, "content": _RESULT} for one in ids]
@@ -535,7 +535,7 @@ def _with_result(dialect: Spoken, answer: Json) -> list[Json]:
 
 
 def _why_no_call(reply: _Reply) -> tuple[str, str]:
-    """The cause, and what is said of it."""
+    """The cause, and its description."""
     ending = reply.reading.ending
     if _MARKER.search(reply.beginning):
         return "markers_not_read", "the call came as markers, and nobody reads them"

@@ -1,4 +1,4 @@
-"""What a host answered, and a provider's configuration -> what is probably wrong, and which setting would be right."""
+"""A host's response, and a provider's configuration -> what is probably wrong, and which setting would be right."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SIGNS: Final = {
     "anthropic": re.compile(rb'"type"\s*:\s*"(?:message_start|message)"|\A\s*\{\s*"type"\s*:\s*"error"'),
     "openai_responses": re.compile(rb'"object"\s*:\s*"response"|"type"\s*:\s*"response\.'),
 }
-"""By what is spoken: what shows it in the beginning of an answer."""
+"""By dialect: what identifies it at the start of a response."""
 
 
 def candidate_endpoints(provider: ProviderConfig) -> dict[str, Spoken]:
@@ -51,20 +51,20 @@ def base_of(address: str) -> str:
 
 
 def setting_line(endpoint: str, dialect: Spoken | None = None) -> str:
-    """The lines of a configuration that lead there."""
+    """The lines of a configuration for this endpoint."""
     line = f'api_base_url = "{without_secrets(base_of(endpoint))}"'
     return line if dialect is None else f'{line}, dialect = "{dialect}"'
 
 
 def speaks(beginning: bytes, expected: str) -> str:
-    """What an answer is written in; what was expected, as long as nothing shows that it is something else."""
+    """The dialect of a response; the expected one, unless something shows that it is another."""
     if _SIGNS[expected].search(beginning):
         return expected
     return next((name for name, sign in _SIGNS.items() if sign.search(beginning)), expected)
 
 
 def model_names(body: bytes) -> list[str] | None:
-    """The models of a list, in the shape of whichever host."""
+    """The models in a list, in any host's format."""
     with suppress(ValueError, msgspec.DecodeError):
         value = msgspec.json.decode(body)
         entries = value.get("data") or value.get("models") if isinstance(value, dict) else value
@@ -85,7 +85,7 @@ def similar_names(model: str, listed: list[str]) -> list[str]:
 
 
 def secrets_of(provider: ProviderConfig) -> list[str]:
-    """What must not be shown, wherever a host repeats it; longer ones first, since one may be in another."""
+    """Values that must be masked wherever a host echoes them; longer ones first, since one may contain another."""
     texts = [key.reveal() for key in provider.keys] + list(provider.headers.values())
     for url in map(urlsplit, (provider.api_base_url, provider.proxy or "")):
         texts += [url.password or "", url.query]

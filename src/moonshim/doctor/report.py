@@ -92,7 +92,7 @@ def figures(report: ProviderReport) -> Iterator[tuple[str, str]]:
 
 
 def _repairs_in_words(repairs: Mapping[str, int]) -> str:
-    """Counts of repairs, by the words that the gateway's log uses for them.
+    """Counts of repairs, by the labels that the gateway's log uses for them.
 
     >>> _repairs_in_words({"marker_call": 1, "id_missing": 2, "id_invalid": 1})
     'markers×1 ids×3'

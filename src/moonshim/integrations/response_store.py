@@ -1,7 +1,7 @@
-"""Answers in Responses -> what later requests go on from by their names: kept by the client itself.
+"""Responses -> the history that later requests refer to by id: stored in the client itself.
 
-Hosts of Kimi speak Chat and keep nothing, so `previous_response_id` is resolved before a request leaves. Each response
-is kept with what its own request added and the name of the one before it.
+Kimi hosts speak Chat and store nothing, so `previous_response_id` is resolved before a request is sent. Each response
+is stored with what its own request added and the id of the one before it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ _TURN: Final = msgspec.json.Decoder(_Turn)
 
 
 class ResponseHistory:
-    """The responses of the clients that share a memory, each to be found under the key that asked for it."""
+    """The responses of the clients that share a memory, each found only with the key that requested it."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
     def resolve(self, space: str, body: Json) -> Json:
-        """The body that says everything itself. `Refused`, in the words of OpenAI's API, if what it names is gone."""
+        """The body with its history in place. Raises `Refused`, in the words of OpenAI's API, if the history is
+        gone."""
         previous = body.get(_PREVIOUS)
         if not isinstance(previous, str):
             return body
@@ -58,7 +59,7 @@ class ResponseHistory:
         return continued(body, [item for items in reversed(turns) for item in items])
 
     def keep(self, space: str, body: Json, response: Json) -> None:
-        """Keep the answer to a body as its client sent it, unless that wants nothing kept."""
+        """Store the response to a body as its client sent it, unless the client asked not to."""
         id, output = response.get("id"), response.get("output")
         if body.get("store") is False or not isinstance(id, str) or not isinstance(output, list):
             return
@@ -68,4 +69,4 @@ class ResponseHistory:
         try:
             self._memory.put(f"{space}:{id}", "", msgspec.json.encode(turn))
         except UnicodeEncodeError:
-            return  # Half a character: the answer is given, and cannot be gone on from.
+            return  # A lone surrogate: the response is sent, but cannot be continued.

@@ -1,8 +1,8 @@
-"""An HTTP client of a package -> the same client, whose requests and answers are made right on their way.
+"""An HTTP client of an SDK -> the same client, whose requests and responses are mended.
 
-The packages are built on httpx, or on httpx2, which goes on from it: both have the same names, and a client takes
-the streams of its own library alone. So what is written here once is put on top of the classes of either. It stands
-around the client's own transports, and all that those do (proxies, certificates, timeouts, pools) they still do.
+The SDKs are built on httpx, or on httpx2, its continuation: both have the same names, and a client accepts only the
+streams of its own library. So the code here is written once and mixed into the classes of either. It wraps the client's
+own transports, which still do their work (proxies, certificates, timeouts, pools).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Client = TypeVar("Client")
 
 
 def mend_client(client: Client, state: ClientState) -> Client:
-    """The client that was given: from now on its requests are prepared, and its answers mended."""
+    """The given client: from now on its requests are prepared, and its responses mended."""
     library = next((name for name in map(_library_of, type(client).__mro__) if name in _LIBRARIES), None)
     if library is None:
         raise InvalidInput(f"a client must be one of httpx or httpx2, not {type(client).__name__}", field="client")
@@ -33,7 +33,7 @@ def mend_client(client: Client, state: ClientState) -> Client:
         kind = _mix_in(MendingAsyncTransport, http.AsyncBaseTransport)
     else:
         kind = _mix_in(MendingTransport, http.BaseTransport)
-    held: Any = client  # for its transports there is no public name
+    held: Any = client  # its transports have no public name
     mounts = held._mounts.items()
     held._mounts = {at: None if inner is None else kind(http, inner, state) for at, inner in mounts}
     held._transport = kind(http, held._transport, state)
@@ -46,15 +46,15 @@ def _library_of(kind: type) -> str:
 
 @cache
 def _mix_in(ours: type, theirs: type) -> Any:
-    """Our class as one of theirs, which is known only when it runs."""
+    """Our class combined with theirs, which is known only at run time."""
     return type(ours.__name__, (ours, theirs), {})
 
 
-# --- one answer -------------------------------------------------------------------------------------------------
+# --- one response -----------------------------------------------------------------------------------------------
 
 
 class _MendedResponse:
-    """One answer of a host, mended piece by piece: what has nothing to do with waiting."""
+    """One response of a host, mended piece by piece: the part without I/O."""
 
     def __init__(self, http: Any, exchange: ClientExchange, response: Any) -> None:
         self._http, self._exchange, self._response = http, exchange, response
@@ -62,7 +62,7 @@ class _MendedResponse:
         self._started, self._over = False, False
 
     def response(self) -> Any:
-        """What the package is given."""
+        """The response for the SDK."""
         headers = self._exchange.headers(self._response.headers.multi_items())
         given: dict[str, Any] = {"stream": self, "extensions": self._response.extensions}
         return self._http.Response(self._response.status_code, headers=headers, **given)
@@ -71,14 +71,15 @@ class _MendedResponse:
         return self._exchange.host_error(self._response.status_code, self._response.headers.multi_items(), start)
 
     def _feed(self, data: bytes | None) -> bytes:
-        """What the package is given of these bytes; None: there are no more."""
+        """The mended bytes for the SDK; None: there are no more."""
         self._over = data is None
         out = self._exchange.end() if data is None else self._exchange.feed(data)
         self._started = self._started or bool(out)
         return out
 
     def _fail(self, error: Exception) -> bytes:
-        """The connection broke: told by the library's own error, or, behind the beginning, in the stream."""
+        """The connection broke: raise the library's own error, or, if the stream has started, report it in the
+        stream."""
         if not self._started:
             raise error
         self._over = True
@@ -88,10 +89,10 @@ class _MendedResponse:
 
 
 class MendedStream(_MendedResponse):
-    """The bytes of an answer as they are to be read. Closing it closes the host's."""
+    """The mended bytes of a response. Closing it closes the host's."""
 
     def open(self) -> ErrorReply | None:
-        """Wait for the first piece; an answer that is nothing but an error is told as such."""
+        """Wait for the first piece; a response that is nothing but an error becomes an error response."""
         self._source = self._response.iter_bytes()
         if not self._response.is_success:
             start = b""
@@ -103,7 +104,7 @@ class MendedStream(_MendedResponse):
         return self._exchange.stream_error()
 
     def _piece(self) -> bytes:
-        """Some more; nothing when the answer is over."""
+        """The next piece; empty at the end."""
         out = b""
         while not out and not self._over:
             try:
@@ -123,7 +124,7 @@ class MendedStream(_MendedResponse):
 
 
 class MendedAsyncStream(_MendedResponse):
-    """The same for those who wait."""
+    """The async version."""
 
     async def open(self) -> ErrorReply | None:
         self._source = self._response.aiter_bytes()
@@ -159,13 +160,13 @@ class MendedAsyncStream(_MendedResponse):
 
 
 class _Mending:
-    """Stands around a transport: what has nothing to do with waiting."""
+    """Wraps a transport: the part without I/O."""
 
     def __init__(self, http: Any, inner: Any, state: ClientState) -> None:
         self._http, self._inner, self._state = http, inner, state
 
     def _prepare(self, request: Any, route: Route) -> ClientExchange | ErrorReply | None:
-        """What becomes of a request whose body was read; None: it goes as it came."""
+        """What to send for a request whose body was read; None: send it unchanged."""
         plain = request.url.copy_with(query=None, fragment=None, username=None, password=None)
         try:
             query = request.url.query.decode("ascii", "replace")
@@ -174,7 +175,7 @@ class _Mending:
             return render_error(error, route.dialect)
 
     def _build_request(self, request: Any, route: Route, exchange: ClientExchange) -> Any:
-        """The request as the host is to have it. The package's own stays as it is: it may be sent again."""
+        """The request for the host. The SDK's own stays unchanged: it may be sent again."""
         url = request.url
         if route.asked_at != route.end:
             url = url.copy_with(path=url.path.removesuffix(route.end) + route.asked_at)
@@ -182,7 +183,7 @@ class _Mending:
         return self._http.Request("POST", url, headers=headers, content=exchange.body, extensions=request.extensions)
 
     def _elsewhere(self, response: Any, route: Route) -> Any:
-        """A redirect, which the client follows with the request that the package made: at the path of that one."""
+        """A redirect, which the client follows with the request that the SDK made: at the path of that one."""
         there, question, query = response.headers["location"].partition("?")
         if route.asked_at != route.end and there.endswith(route.asked_at):
             response.headers["location"] = f"{there.removesuffix(route.asked_at)}{route.end}{question}{query}"
@@ -193,7 +194,7 @@ class _Mending:
 
 
 class MendingTransport(_Mending):
-    """Makes right what passes through a transport, if it is for Kimi; all else passes as it is."""
+    """Mends requests and responses for Kimi models; everything else passes through unchanged."""
 
     def handle_request(self, request: Any) -> Any:
         route = route_of(request.method, request.url.path)
@@ -233,7 +234,7 @@ class MendingTransport(_Mending):
 
 
 class MendingAsyncTransport(_Mending):
-    """The same for those who wait."""
+    """The async version."""
 
     async def handle_async_request(self, request: Any) -> Any:
         route = route_of(request.method, request.url.path)

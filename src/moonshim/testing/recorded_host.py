@@ -30,7 +30,7 @@ class RecordedResponse(Struct, frozen=True, kw_only=True):
     body: bytes
     status: int = 200
     headers: Mapping[str, str] = {}
-    """Without a `content-type`, the body tells: a stream of events, lines of JSON, or one JSON object."""
+    """Without a `content-type`, it is derived from the body: a stream of events, lines of JSON, or one JSON object."""
 
 
 AnyRecording: TypeAlias = RecordedResponse | bytes | str | Path
@@ -93,7 +93,7 @@ class RecordedHost:
         headers = {"content-type": _content_type(response.body)}
         headers |= {name.lower(): value for name, value in response.headers.items()}
         for name in ("content-length", "transfer-encoding", "content-encoding", "connection"):
-            headers.pop(name, None)  # of the recorded connection, not of this one
+            headers.pop(name, None)  # they belong to the recorded connection
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": response.status, "headers": raw})
         for piece in _pieces(response.body, self._chunk_size):
