@@ -1,4 +1,4 @@
-"""The command as a user runs it: a process of its own, with files and pipes."""
+"""The command as a user runs it: in its own process, with files and pipes."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ RESPONSE: Final[dict[str, Any]] = {
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """This process's, without what would change how the command looks, and with the package on the path."""
+    """This process's environment, without what would change the command's output, and with the package on the path."""
     odd = {"NO_COLOR", "COLUMNS", "MOONSHIM_DEBUG", "FORCE_COLOR", "PYTHONDONTWRITEBYTECODE"}
     kept = {name: value for name, value in os.environ.items() if name not in odd}
     source = str(Path(moonshim.__file__).parent.parent)
     path = os.pathsep.join(filter(None, [source, kept.get("PYTHONPATH")]))
-    # A hundred processes: none should have to compile the package again.
+    # For a hundred processes: none should have to compile the package again.
     ours = {"PYTHONPATH": path, "PYTHONPYCACHEPREFIX": str(ROOT / ".pytest_cache" / "bytecode"), "TERM": "xterm"}
     return kept | ours | changes
 
 
 class Done:
-    """What a run of the command left. That no traceback was shown holds for every run."""
+    """The result of a run of the command. Asserts for every run that no traceback was shown."""
 
     def __init__(self, run: subprocess.CompletedProcess[bytes]) -> None:
         self.code = run.returncode
@@ -73,7 +73,7 @@ def mend(*arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None, **
 
 
 def mended(data: bytes, **arguments: Any) -> bytes:
-    """What the engine makes of a stream."""
+    """The engine's result for a stream."""
     given: dict[str, Any] = {"model": "kimi", "options": moonshim.KimiOptions.mending()}
     mender = moonshim.Mender(**(given | arguments))
     return mender.feed(data) + mender.flush()

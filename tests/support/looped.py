@@ -1,4 +1,4 @@
-"""A table of values -> one test item that runs through all of them and names the combination that failed."""
+"""A table of values -> one test item that loops over all of them and names the combination that failed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Test: TypeAlias = Callable[..., None]
 
 
 def looped(names: str, values: Iterable[Any] | Callable[..., Iterable[Any]]) -> Callable[[Test], Test]:
-    """Like `pytest.mark.parametrize`, but inside one item. A failure carries a note with the values that it was for.
+    """Like `pytest.mark.parametrize`, but inside one item. A failure carries a note with its values.
 
-    `values` may be a function of the item's other arguments (by name), where they decide what to loop over. Fixtures
-    are made once for the whole loop.
+    `values` may be a function of the item's other arguments (by name), if they decide what to loop over. Fixtures are
+    created once for the whole loop.
 
     >>> @looped("size", [1, 2])
     ... @looped("text, pieces", [("ab", 2)])

@@ -1,7 +1,7 @@
-"""Clients that keep their history in their own dialect, and the answers of scripted hosts in theirs.
+"""Clients that store their history in their own dialect, and responses of scripted hosts in theirs.
 
-A client stores what it received as the official package of its dialect does: deltas put
-together, nothing renamed, nothing dropped.
+A client stores what it received as the official package of its dialect does: deltas joined, nothing renamed, nothing
+dropped.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ SCHEMA: Final[Json] = {"type": "object", "properties": {"n": {"type": "integer"}
 
 
 class Call(Struct, frozen=True):
-    """A call as a host tells it."""
+    """A call as a host sends it."""
 
     id: str
     name: str
     arguments: str
 
 
-# --- what hosts answer ------------------------------------------------------------------------------------------
+# --- host responses -------------------------------------------------------------------------------------------------
 
 
 class Thought(Struct, frozen=True):
-    """How a host tells what it thought: fields of a Chat message, or blocks of Messages."""
+    """How a host sends its reasoning: fields of a Chat message, or blocks of Messages."""
 
     fields: Json = {}
     blocks: tuple[Json, ...] = ()
 
 
 class Answer(Struct, frozen=True):
-    """One answer, as a whole and as a stream."""
+    """One response, non-streaming and as a stream."""
 
     whole: Json
     stream: bytes
 
 
 def chat_answer(thought: Thought, text: str, calls: list[Call], *, leaked: bool = False) -> Answer:
-    """An answer of a Chat host; `leaked`: the calls stand as markers in the text."""
+    """A response of a Chat host; `leaked`: the calls are markers in the text."""
     entries: list[Json] = [
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in calls
@@ -67,7 +67,7 @@ def chat_answer(thought: Thought, text: str, calls: list[Call], *, leaked: bool 
     whole |= {"choices": [{"index": 0, "message": message, "finish_reason": reason}]}
     chunks = [chunk({"role": "assistant"})]
     told = [[{key: piece} for piece in _pieces(value)] for key, value in thought.fields.items()]
-    # Fields that tell the same do so side by side.
+    # Fields with the same content are sent side by side.
     chunks += [
         chunk(dict(pair for one in deltas for pair in one.items())) for deltas in zip_longest(*told, fillvalue={})
     ]
@@ -96,7 +96,7 @@ def _pieces(value: Any) -> list[Any]:
 
 
 def messages_answer(thought: Thought, text: str, calls: list[Call]) -> Answer:
-    """An answer of a Messages host."""
+    """A response of a Messages host."""
     blocks = list(thought.blocks) + ([{"type": "text", "text": text}] if text else [])
     for call in calls:
         blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": json.loads(call.arguments)})
@@ -131,7 +131,7 @@ def _told(block: Json) -> tuple[Json, list[Json]]:
     return block, []
 
 
-# --- what clients keep ------------------------------------------------------------------------------------------
+# --- client histories -----------------------------------------------------------------------------------------------
 
 
 class Client:
@@ -143,7 +143,7 @@ class Client:
         self.history: list[Json] = []
 
     def switch(self, dialect: str, *, through: str | None = None) -> None:
-        """Go on in another dialect, with the history translated."""
+        """Continue in another dialect, with the history translated."""
         for to in (through, dialect):
             if to is not None and to != self.dialect:
                 self.history = translate_messages(self.history, from_=self.dialect, to=to)
@@ -171,7 +171,7 @@ class Client:
         return body | {"input": list(self.history), "tools": tools, "store": False}
 
     def take(self, prepared: Prepared, answer: Answer, *, stream: bool) -> list[Call]:
-        """Receive an answer through Moonshim, and keep it; the calls that it makes."""
+        """Receive a response through Moonshim, and store it; return its calls."""
         if stream:
             mender = Mender(plan=prepared.plan)
             out = b"".join(mender.feed(answer.stream[at : at + 50]) for at in range(0, len(answer.stream), 50))
@@ -183,7 +183,7 @@ class Client:
         return [call for message in said for call in _CALLS[self.dialect](message)]
 
     def give(self, results: list[tuple[Call, str]]) -> None:
-        """Add what the tools gave."""
+        """Add the tools' results."""
         match self.dialect:
             case "openai_chat":
                 self.history += [{"role": "tool", "tool_call_id": call.id, "content": text} for call, text in results]

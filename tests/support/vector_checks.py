@@ -1,4 +1,4 @@
-"""Runs a vector through the engine and holds what comes out against what its file says."""
+"""Runs a vector through the engine and compares the output with what its file expects."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ REPORTS: Final = frozenset(
         "undeclared_tool",
     }
 )
-"""Rules that tell of something and change nothing: they may be told of a mended stream, too."""
+"""Rules that report something and change nothing: they may be reported for a mended stream, too."""
 
 
 class Run:
-    """One stream through one mender, fed in these pieces; what was passed in is as it was."""
+    """One stream through one mender, fed in these pieces; asserts that the input was not modified."""
 
     def __init__(self, vector: Vector, pieces: Iterable[bytes], **changes: Any) -> None:
         told = vector.arguments(**changes)
@@ -70,11 +70,11 @@ def same(what: str, got: Any, wanted: Any) -> None:
     assert got == wanted, f"{what}: {got!r}, and should be {wanted!r}"
 
 
-# -- what came out, and what should have -----------------------------------------------------------------------
+# -- actual and expected output --------------------------------------------------------------------------------------
 
 
 def check_stream(vector: Vector, field: str, came: bytes, run: Run) -> None:
-    """Everything that the vector says of a stream."""
+    """Everything that the vector expects of a stream."""
     expect, values = vector.expect, run.values(vector)
     same("leaked", leaked(values, expect.keeps), [])
     listener = listen(values, strict=expect.balanced)
@@ -161,7 +161,7 @@ def check_ending(expect: Expected, ending: Finished | Failed | None) -> None:
 
 
 def said_in_order(message: Message) -> list[tuple[str, str]]:
-    """The parts of a message as a client hears them: neighbours of one kind are one."""
+    """The parts of a message as a client sees them: adjacent parts of one kind are joined."""
     heard = Heard()
     for part in message.parts:
         match part:
@@ -180,7 +180,7 @@ def _calls_of(message: Message) -> list[HeardCall]:
 
 
 def sorted_parts(message: Message) -> tuple[str, str, list[HeardCall]]:
-    """What a message says, channel by channel."""
+    """The content of a message, by channel."""
     order = said_in_order(message)
     reasoning = "".join(text for kind, text in order if kind == "reasoning")
     content = "".join(text for kind, text in order if kind == "text")

@@ -1,6 +1,6 @@
-"""Reads `tests/vectors/*.json` into checked values, and makes of each vector the streams it stands for.
+"""Reads `tests/vectors/*.json` into checked values, and creates the streams of each vector.
 
-A file has `about`, `defaults` (for all its vectors), `tools` (definitions that vectors call by name) and `vectors`.
+A file has `about`, `defaults` (for all its vectors), `tools` (definitions that vectors refer to by name) and `vectors`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class ExpectedCall(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Expected(msgspec.Struct, forbid_unknown_fields=True):
-    """What a client must have heard at the end."""
+    """What a client must have at the end."""
 
     text: str = ""
-    """What is said in the channel of the field that the input was sent in."""
+    """Content in the channel of the field that the input was sent in."""
     reasoning: str = ""
     content: str = ""
     calls: list[ExpectedCall] = []
@@ -43,14 +43,14 @@ class Expected(msgspec.Struct, forbid_unknown_fields=True):
     details: dict[str, str] = {}
     """What the report of a rule must contain."""
     clean: bool = False
-    """Every byte leaves as it came; only the rules in `repairs` may be reported."""
+    """Every byte passes unchanged; only the rules in `repairs` may be reported."""
     order: list[tuple[str, str]] | None = None
     """("text", …), ("reasoning", …), ("call", name); ("own", …) is the channel of the field."""
     fields: list[str] | None = None
     """The fields that carry the reasoning."""
     usage: dict[str, Any] | None = None
     keeps: list[str] = []
-    """Markers that may be in the output: the arguments contain them, or nobody asked to take them off."""
+    """Markers that may be in the output: the arguments contain them, or their removal was not requested."""
     balanced: bool = True
     """False where faulty native deltas are left alone."""
     contains: list[str] = []
@@ -62,7 +62,7 @@ class Expected(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Vector(msgspec.Struct, forbid_unknown_fields=True):
-    """One input and what must come of it."""
+    """One input and its expected output."""
 
     name: str
     row: str
@@ -90,15 +90,15 @@ class Vector(msgspec.Struct, forbid_unknown_fields=True):
     usage: dict[str, Any] | None = None
     """In the finish chunk of a text or of deltas."""
     message: dict[str, Any] | None = None
-    """The same answer as a whole, where it cannot be made of the text."""
+    """The same response, non-streaming, where it cannot be derived from the text."""
     whole: bool = True
-    """Whether the answer can come as a whole (non-streaming) response at all."""
+    """Whether the response can be non-streaming at all."""
     same_message: bool = True
-    """Whether the whole response gives the same parts in the same order."""
+    """Whether the non-streaming response gives the same parts in the same order."""
     prompt: bool = True
-    """Everything decided is out at once, but for the longest marker less one character."""
+    """Everything decided is out at once, except for the longest marker less one character."""
     holds: str = ""
-    """The name of the hold, where more than that is kept back on purpose."""
+    """The name of the hold, where more than that is held back on purpose."""
     moments: list[Moment] = []
 
     @property
@@ -117,7 +117,7 @@ class Vector(msgspec.Struct, forbid_unknown_fields=True):
         return make(**(given | changes))
 
     def arguments(self, **changes: Any) -> dict[str, Any]:
-        """What the mender is told of the request."""
+        """What the mender knows of the request."""
         return {
             "model": self.model,
             "tools": self.tools,
@@ -127,7 +127,7 @@ class Vector(msgspec.Struct, forbid_unknown_fields=True):
         }
 
     def pieces(self, size: int | None) -> list[str]:
-        """The text, cut; 0 means as the vector itself cuts it."""
+        """The text in pieces; 0 means as the vector itself splits it."""
         if size == 0 and isinstance(self.text, list):
             return self.text
         return cut(self.whole_text, size or None)
@@ -154,7 +154,7 @@ class Vector(msgspec.Struct, forbid_unknown_fields=True):
         return ndjson(chunks) if self.framing == "ndjson" else sse(chunks, done=self.end == "done")
 
     def body(self, field: str = "") -> dict[str, Any] | None:
-        """The same answer as a whole response; None when there is no such thing."""
+        """The same response, non-streaming; None if there is no such thing."""
         if not self.whole:
             return None
         body = {"id": "chatcmpl-7", "object": "chat.completion", "created": 1700000000, "model": self.model}
@@ -186,7 +186,7 @@ def files() -> dict[str, list[Vector]]:
     """Every file's vectors, by the file's name."""
     found: dict[str, list[Vector]] = {}
     for path in sorted(FOLDER.glob("*.json")):
-        # msgspec refuses half a character, and some vectors are about just that.
+        # msgspec refuses lone surrogates, and some vectors are about just that.
         data = json.loads(path.read_text())
         assert data.keys() <= {"about", "defaults", "tools", "vectors"}, path
         declared = data.get("tools", {})
@@ -206,7 +206,7 @@ def vectors() -> list[Vector]:
 
 
 def fields_of(vector: Vector) -> list[str]:
-    """The fields that its text is sent in; one without a name when it has no text of its own."""
+    """The fields that its text is sent in; one without a name if it has no text of its own."""
     return vector.fields if vector.is_text else [""]
 
 

@@ -1,7 +1,7 @@
-"""What agents send, and what they insist on -> small models of them that run a loop of tools over a real socket.
+"""The requests and requirements of real agents -> small models of them that run a tool loop over a real socket.
 
-Each was recorded: the bodies are those under tests/snapshots/requests, and what a model asserts is
-what breaks the real program when it is missing.
+Each was recorded: the bodies are those under tests/snapshots/requests, and what a model asserts is what breaks the real
+program when it is missing.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Reply(Struct, frozen=True):
 
 
 class Wire:
-    """Sends bodies as they are."""
+    """Sends bodies unchanged."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session, self._url = session, url
         self.answering: Callable[[], None] = lambda: None
-        """Called when the headers of an answer have come."""
+        """Called when the headers of a response have arrived."""
 
     async def post(self, path: str, body: Json, **headers: str) -> Reply:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -81,7 +81,7 @@ class Wire:
 
 
 class Agent(ABC):
-    """A loop: `turn` asks and gives the calls (identifier, name, arguments), `give` has their results."""
+    """A tool loop: `turn` calls the model and returns the calls (id, name, arguments), `give` takes their results."""
 
     def __init__(self, wire: Wire, model: str) -> None:
         self.wire, self.model = wire, model
@@ -99,8 +99,8 @@ class Agent(ABC):
 
 
 class ClaudeCode(Agent):
-    """Messages. It joins answers that have one name, sends again whole when a stream breaks, and signs every request
-    with a line that is never the same."""
+    """Messages. It joins responses with the same id, retries completely when a stream breaks, and adds a line to every
+    request that is never the same."""
 
     client = "claude-code"
 
@@ -121,7 +121,7 @@ class ClaudeCode(Agent):
         messages = json.loads(json.dumps(self.history))
         last = messages[-1]["content"]
         if isinstance(last, list):
-            last[-1]["cache_control"] = {"type": "ephemeral"}  # which moves on with every request
+            last[-1]["cache_control"] = {"type": "ephemeral"}  # which moves with every request
         return self._recorded | {"model": self.model, "system": system, "messages": messages, "stream": stream}
 
     async def _post(self, *, stream: bool) -> Reply:
@@ -192,7 +192,7 @@ class ClaudeCode(Agent):
 
 
 class Codex(Agent):
-    """Responses. It acts on `response.output_item.done` alone, and believes an answer once it is completed."""
+    """Responses. It acts on `response.output_item.done` alone, and trusts a response once it is completed."""
 
     client = "codex"
 
@@ -230,7 +230,7 @@ class Codex(Agent):
             assert item["id"].startswith(_ITEM_NAMES[item["type"]]), item
             if item["type"] == "reasoning":
                 assert item["encrypted_content"], "it was asked for"
-            # It keeps no identifiers of items: it stores nothing with its host.
+            # It stores no item ids, since it stores nothing with its host.
             self.history.append({key: value for key, value in item.items() if key not in ("id", "status")})
             if item["type"] == "function_call":
                 calls.append((item["call_id"], item.get("namespace", "") + item["name"], item["arguments"]))
@@ -252,7 +252,7 @@ _ITEM_NAMES: Final = {"reasoning": "rs_", "message": "msg_", "function_call": "f
 
 
 class ChatAgent(Agent):
-    """Puts deltas together by their index, and loops for ever unless there is a finish reason."""
+    """Joins deltas by their index, and loops forever unless there is a finish reason."""
 
     client = ""
 
@@ -296,7 +296,7 @@ class ChatAgent(Agent):
 
 
 class KimiCode(ChatAgent):
-    """Rewrites identifiers to letters, digits, `_` and `-`; leaves `content` out beside calls."""
+    """Rewrites ids to letters, digits, `_` and `-`; omits `content` beside calls."""
 
     client = "kimi-code-chat"
 
@@ -310,7 +310,7 @@ class KimiCode(ChatAgent):
 
 
 class Opencode(ChatAgent):
-    """Asks a small model for a title before it begins."""
+    """Asks a small model for a title first."""
 
     client = "opencode"
 
@@ -340,7 +340,7 @@ class Opencode(ChatAgent):
 
 
 class QwenCode(ChatAgent):
-    """Sends user and tool content as lists of text parts, and keeps no reasoning."""
+    """Sends user and tool content as lists of text parts, and drops reasoning."""
 
     client = "qwen-code"
 
@@ -352,7 +352,7 @@ class QwenCode(ChatAgent):
 
 
 class KimiCodeMessages(ClaudeCode):
-    """kimi-code, switched to Messages."""
+    """kimi-code, set to Messages."""
 
     client = "kimi-code-messages"
 
@@ -371,7 +371,7 @@ class KimiCodeMessages(ClaudeCode):
 
 
 class KimiCodeResponses(Codex):
-    """kimi-code, switched to Responses."""
+    """kimi-code, set to Responses."""
 
     client = "kimi-code-responses"
 

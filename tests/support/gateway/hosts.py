@@ -1,4 +1,4 @@
-"""A script -> a host on a real socket of loopback that follows it to the byte, and a proxy before it."""
+"""A script -> a host on a real loopback socket that follows it to the byte, and a proxy in front of it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Asked", "Host", "Peer", "Proxy", "Script", "chunked", "chunks", "run
 T = TypeVar("T")
 
 PATIENCE: Final = 300.0
-"""How long anything in a test may take before it is called hung."""
+"""How long anything in a test may take before it counts as hung."""
 
 
 def run(test: Coroutine[Any, Any, T]) -> T:
-    """Run a test to its end on the loop that the gateway has; a test that hangs fails."""
+    """Run a test to its end on the gateway's event loop; a test that hangs fails."""
     return uvloop.run(asyncio.wait_for(test, PATIENCE))
 
 
 class Asked(Struct, frozen=True):
-    """A request as it came over the wire."""
+    """A request as received."""
 
     method: str
     path: str
@@ -42,10 +42,10 @@ class Peer:
     def __init__(self, host: Host, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.host, self.reader, self.writer = host, reader, writer
         self.requests = 0
-        """How many came over this connection."""
+        """Number of requests on this connection."""
 
     async def ask(self) -> Asked | None:
-        """The next request; None when the client has hung up."""
+        """The next request; None when the client has disconnected."""
         try:
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -58,7 +58,7 @@ class Peer:
         return Asked(method, path, headers, body)
 
     async def send(self, *pieces: bytes) -> None:
-        """Each piece on its own, as far as TCP allows."""
+        """Each piece in its own packet, as far as TCP allows."""
         for piece in pieces:
             self.writer.write(piece)
             await self.writer.drain()
@@ -71,7 +71,7 @@ class Peer:
         self.writer.transport.abort()
 
     async def gone(self) -> None:
-        """Until the client has closed its end."""
+        """Wait until the client has closed its end."""
         with suppress(ConnectionError):
             while await self.reader.read(65536):
                 pass
@@ -81,9 +81,9 @@ Script: TypeAlias = Callable[[Peer, Asked], Awaitable[None]]
 
 
 class Host:
-    """Serves a script on a free port for the time of a `with`. The script is run for every request.
+    """Serves a script on a free port for the duration of a `with`. The script is run for every request.
 
-    A script that returns keeps the connection; one that closes `peer.writer` ends it.
+    A script that returns leaves the connection open; one that closes `peer.writer` ends it.
     """
 
     def __init__(self, script: Script, *, tls: ssl.SSLContext | None = None) -> None:
@@ -92,9 +92,9 @@ class Host:
         self.asked: list[Asked] = []
         self.connections = 0
         self.open = 0
-        """Connections that stand now."""
+        """Open connections."""
         self.told = asyncio.Event()
-        """For a script that waits until its test says so."""
+        """For a script that waits until its test continues it."""
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls, backlog=1024)
@@ -130,7 +130,7 @@ class Host:
                 self.asked.append(asked)
                 await self._script(peer, asked)
             if writer.is_closing():
-                await writer.wait_closed()  # what it wrote last may still wait for a client that reads slowly
+                await writer.wait_closed()  # its last bytes may still wait for a client that reads slowly
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
@@ -140,7 +140,7 @@ class Host:
 
 
 class Proxy(Host):
-    """A forward proxy that brings whoever is asked for to one host, whatever its name; it notes what it is asked."""
+    """A forward proxy that connects every request to one host, whatever its name; it records what was requested."""
 
     def __init__(self, host: Host, *, refuse: int | None = None) -> None:
         super().__init__(self._forward)
@@ -171,19 +171,19 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-# --- bytes of answers -------------------------------------------------------------------------------------------
+# --- response bytes -------------------------------------------------------------------------------------------------
 
 
 def whole(
     body: bytes, *, status: str = "200 OK", headers: Iterable[str] = ("content-type: application/json",)
 ) -> bytes:
-    """An answer with its length."""
+    """A response with its length."""
     lines = "".join(f"{line}\r\n" for line in (*headers, f"content-length: {len(body)}"))
     return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body
 
 
 def chunked(*, headers: Iterable[str] = ("content-type: text/event-stream",)) -> bytes:
-    """The head of an answer that comes in chunks."""
+    """The head of a chunked response."""
     lines = "".join(f"{line}\r\n" for line in (*headers, "transfer-encoding: chunked"))
     return f"HTTP/1.1 200 OK\r\n{lines}\r\n".encode()
 

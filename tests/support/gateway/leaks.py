@@ -1,4 +1,6 @@
-"""A gateway before a scripted host, and the proof that a fault leaves nothing behind: no task, socket or request."""
+"""A gateway in front of a scripted host, and the proof that a fault leaves nothing behind: no task, socket or
+request.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from tests.support.gateway.running import Running, config_for, running
 __all__ = ["ONCE", "PATIENT", "Scene", "resident", "scene"]
 
 ONCE: Final = Retries(attempts=1, breaker_failures=1_000_000)
-"""Every request asks the host once."""
+"""Every request calls the host once."""
 PATIENT: Final = Timeouts(connect=120.0, first_byte=120.0, between_bytes=120.0)
 SETTLING: Final = 60.0
 """Seconds: what has not ended by then never will."""
@@ -31,7 +33,7 @@ _OPEN: Final = re.compile(rb"^moonshim_requests_open ([0-9.]+)$", re.MULTILINE)
 
 
 class Scene:
-    """A gateway that serves, with a host whose script can be changed, and the records of what was asked."""
+    """A running gateway, with a host whose script can be changed, and the records of its requests."""
 
     def __init__(self, gateway: Running, host: Host, told: list[Any]) -> None:
         self.gateway, self.host = gateway, host
@@ -50,7 +52,7 @@ class Scene:
         self._observe(record)
 
     def play(self, script: Script) -> None:
-        """From now on the host does this."""
+        """Set the host's script."""
         self.host._script = script
 
     async def ask(self, client: str, body: Json, *, headers: str = "") -> Reply:
@@ -71,13 +73,13 @@ class Scene:
             raise AssertionError(f"{what}: {self._left()}") from None
 
     async def settles(self) -> None:
-        """Nothing is left of what was asked: no connection to the host, no task, no socket, no open request."""
+        """Assert that nothing is left: no connection to the host, no task, no socket, no open request."""
         await self.until(lambda: self._left() == (0, set(), 0, 0.0), "something is left behind")
         faults = [one for one in self._told if isinstance(one, logging.LogRecord) or one["event"] == "internal_error"]
         assert not faults, f"a fault of ours: {faults}"
 
     async def works(self, client: str = "openai_chat") -> None:
-        """The next request is answered as if nothing had been; and then nothing is left of it either."""
+        """Assert that the next request is answered normally, and that nothing is left of it either."""
         self.play(sending(answer_of(self.upstream)))
         reply = await self.ask(client, body_of(client))
         assert reply.status == 200, reply.body
@@ -90,7 +92,7 @@ class Scene:
         return self.host.open, tasks, max(0, self._count_sockets() - self._sockets), self.open_requests()
 
     def _count_sockets(self) -> int:
-        """All of this process but those to the store, which keeps some."""
+        """All sockets of this process except those to the store, which pools some."""
         return len(sockets() - (connected_to(self._store_port) if self._store_port else set()))
 
     def open_requests(self) -> float:
@@ -103,7 +105,7 @@ class Scene:
 async def scene(
     script: Script, *, dialect: str = "openai_chat", providers: tuple[ProviderConfig, ...] = (), **given: Any
 ) -> AsyncIterator[Scene]:
-    """A gateway with this host, which is asked once for each request unless something else is `given`."""
+    """A gateway with this host, which is called once per request unless something else is `given`."""
     with capture_logs() as told, _errors_in(told):
         async with Host(script) as host:
             config: Config = config_for(host.url, dialect=dialect, **{"retries": ONCE, "timeouts": PATIENT, **given})
@@ -136,7 +138,7 @@ def _errors_in(told: list[Any]) -> Iterator[None]:
 
 
 def sockets() -> set[str]:
-    """Those that this process has open, by their inodes."""
+    """The open sockets of this process, by inode."""
     found = set()
     for one in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
@@ -151,5 +153,5 @@ def connected_to(port: int) -> set[str]:
 
 
 def resident() -> int:
-    """Bytes of memory that this process has now."""
+    """Resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

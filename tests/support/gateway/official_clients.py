@@ -1,7 +1,7 @@
-"""The official openai and anthropic packages -> one conversation in each dialect, asked for in every way they have.
+"""The official openai and anthropic packages -> one conversation in each dialect, requested in every way they have.
 
-A conversation keeps its history as the users of its package do: what came back goes back, as the
-package gives it. `drops`: those that keep only text and calls, and forget what was thought.
+A conversation stores its history as users of its package do: what came back is sent back, as the package returns it.
+`drops`: keep only text and calls, and drop reasoning.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["WAYS", "Answered", "Conversation", "Packages", "Result"]
 Json: TypeAlias = dict[str, Any]
 
 WAYS: Final = ("whole", "events", "helper")
-"""At once; the bare events of a stream; the package's own helper for streams."""
+"""Non-streaming; the raw events of a stream; the package's own helper for streams."""
 
 
 class Result(Struct, frozen=True):
-    """What a tool gave."""
+    """A tool's result."""
 
     text: str
     image: str | None = None
@@ -38,7 +38,7 @@ class Result(Struct, frozen=True):
 
 
 class Answered(Struct, frozen=True):
-    """One answer, as whoever uses the package sees it."""
+    """One response, as a user of the package sees it."""
 
     model: str
     reasoning: str
@@ -51,13 +51,13 @@ class Answered(Struct, frozen=True):
 
 
 class Packages:
-    """Both packages, on connections that are kept; `headers` are those of the last answer."""
+    """Both packages, on pooled connections; `headers` are those of the last response."""
 
     def __init__(self, url: str, *, key: str = "none", agent: str | None = None, timeout: float = 600) -> None:
-        """`agent`: the User-Agent, where the package's own will not do."""
+        """`agent`: the User-Agent, if the package's own will not do."""
         self.headers: Any = {}
         self.answering: Callable[[], None] = lambda: None
-        """Called when the headers of an answer have come."""
+        """Called when the headers of a response have arrived."""
         hooks: Any = {"response": [self._note]}
         given: Any = {"api_key": key, "max_retries": 0, "timeout": timeout}
         given["default_headers"] = {"user-agent": agent} if agent else None
@@ -77,7 +77,7 @@ class Packages:
 
 
 class Conversation(ABC):
-    """A history in the dialect of its package. `turn` asks; `ask` and `give` say what comes next."""
+    """A history in the dialect of its package. `turn` calls the model; `ask` and `give` add the next message."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Conversation(ABC):
         self.tools = tools or {}
         self.history: list[Any] = []
         self.is_signed = True
-        """Whether thoughts have to be signed, as the gateway signs them."""
+        """Whether reasoning must be signed, as the gateway signs it."""
 
     @abstractmethod
     def ask(self, text: str, image: str | None = None) -> None: ...
@@ -121,7 +121,7 @@ class _Chat(Conversation):
 
     def give(self, results: list[tuple[Call, Result]]) -> None:
         for call, result in results:
-            # Chat has no word for a failure, and none for an image in a result but this one.
+            # Chat has no field for a failure, and only this way for an image in a result.
             content: Any = result.text
             if result.image is not None:
                 content = [
@@ -153,7 +153,7 @@ class _Chat(Conversation):
 
     async def _completion(self) -> Any:
         create: Any = self.packages.openai.chat.completions
-        strict = self.way == "helper"  # the helper takes no others
+        strict = self.way == "helper"  # the helper accepts no others
         tools: Any = [
             {"type": "function", "function": {"name": name, "parameters": schema, "strict": strict}}
             for name, schema in self.tools.items()
@@ -173,7 +173,7 @@ class _Chat(Conversation):
 
 
 def _without_parsed(message: Json) -> Json:
-    """What the package's helper adds for its users is taken off again before it is sent, as its documents say."""
+    """What the package's helper adds for its users is removed again before it is sent, as its documentation says."""
     message.pop("parsed", None)
     for call in message.get("tool_calls") or ():
         call.pop("index", None)
@@ -236,7 +236,7 @@ class _Messages(Conversation):
 
 
 async def _put_together(events: Any) -> Any:
-    """As a user of the bare events does it, who trusts every one of them."""
+    """As a user of the raw events does it, who trusts every one of them."""
     message: Any = None
     texts: dict[int, str] = {}
     stopped: dict[int, str] = {}
@@ -266,7 +266,7 @@ async def _put_together(events: Any) -> Any:
             if event.usage.input_tokens is not None:
                 message.usage.input_tokens = event.usage.input_tokens
                 message.usage.cache_read_input_tokens = event.usage.cache_read_input_tokens
-    if message.stop_reason != "max_tokens":  # what was cut off is not to be read
+    if message.stop_reason != "max_tokens":  # truncated arguments must not be parsed
         for index, text in stopped.items():
             message.content[index].input = json.loads(text)
     return message
@@ -280,7 +280,7 @@ def _block(image: str) -> Json:
 
 
 class _Responses(Conversation):
-    """`kept`: the gateway keeps the history, and only what is new is sent."""
+    """`kept`: the gateway stores the history, and only new items are sent."""
 
     def __init__(self, packages: Packages, model: str, *, kept: bool = False, **given: Any) -> None:
         super().__init__(packages, model, **given)

@@ -1,4 +1,4 @@
-"""A client of bare sockets for every dialect: requests, scripted answers, and strict readers of what comes back."""
+"""A client of raw sockets for every dialect: requests, scripted responses, and strict readers of responses."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _TOOLS: Final[dict[str, Json]] = {
 }
 
 
-# --- what a client sends ----------------------------------------------------------------------------------------
+# --- client requests ------------------------------------------------------------------------------------------------
 
 
 def body_of(client: str, prompt: str = "hi", *, stream: bool = True, model: str = "kimi-k2.5", **more: Any) -> Json:
-    """One question, with a tool that may be called."""
+    """One prompt, with a tool that may be called."""
     body: Json = {"model": model, "stream": stream, "tools": [_TOOLS[client]]}
     if client == "openai_responses":
         body |= {"input": prompt, "store": False}
@@ -63,7 +63,7 @@ def body_of(client: str, prompt: str = "hi", *, stream: bool = True, model: str 
 
 
 class Reply(Struct, frozen=True):
-    """All that came back. `ended`: the answer ended as HTTP wants it; otherwise its connection was cut."""
+    """The whole response. `ended`: it ended properly in HTTP terms; otherwise its connection was cut."""
 
     status: int
     headers: dict[str, str]
@@ -77,14 +77,14 @@ class Reply(Struct, frozen=True):
 
 
 class Connection:
-    """A client of one request. It reads as much as it is told to, and hangs up when it likes."""
+    """A client of one request. It reads as much as told, and disconnects on demand."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self.writer = reader, writer
         self.status = 0
         self.headers: dict[str, str] = {}
         self.body = b""
-        """What has come of it so far."""
+        """What has arrived so far."""
         self.ended = False
 
     def send(self, client: str, body: Json, *, headers: str = "") -> None:
@@ -98,7 +98,7 @@ class Connection:
         self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
 
     async def piece(self) -> bytes:
-        """The next piece of the body; empty when there is none."""
+        """The next piece of the body; empty if there is none."""
         try:
             if self.headers.get("transfer-encoding") == "chunked":
                 size = int((await self._reader.readuntil(b"\r\n")).strip(), 16)
@@ -119,7 +119,7 @@ class Connection:
         return Reply(self.status, self.headers, self.body, self.ended)
 
     async def until(self, holds: Callable[[bytes], bool]) -> None:
-        """Read until what came is like this."""
+        """Read until the data satisfies a condition."""
         while not holds(self.body):
             assert await self.piece(), f"the answer ended before: {self.body!r}"
 
@@ -129,7 +129,7 @@ class Connection:
 
 @asynccontextmanager
 async def connected(port: int, *, room: int = 0) -> AsyncIterator[Connection]:
-    """`room`: how many bytes wait at most on the client's side; what the system likes, if none."""
+    """`room`: the client's receive buffer in bytes; the system's default, if none."""
     if room:
         bare = socket.socket()
         bare.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
@@ -145,14 +145,14 @@ async def connected(port: int, *, room: int = 0) -> AsyncIterator[Connection]:
 
 
 async def ask(port: int, client: str, body: Json, *, headers: str = "") -> Reply:
-    """One request on a connection of its own, and all of its answer."""
+    """One request on its own connection, and the whole response."""
     async with connected(port) as connection:
         connection.send(client, body, headers=headers)
         await connection.head()
         return await connection.rest()
 
 
-# --- what a host answers ----------------------------------------------------------------------------------------
+# --- host responses -------------------------------------------------------------------------------------------------
 
 
 def answer_of(upstream: str, text: str = "Hi.", *, calls: int = 2, thought: str = "Hm.") -> Answer:
@@ -169,7 +169,7 @@ def text_answer(upstream: str, text: str) -> Answer:
 
 
 def short_stream(upstream: str) -> bytes:
-    """Reasoning, text and two calls at once, in as few bytes as a host could say it with."""
+    """Reasoning, text and two calls at once, in as few bytes as possible."""
     if upstream == "anthropic":
         return b"".join(b"data: %b\n\n" % json.dumps(one, separators=(",", ":")).encode() for one in _SHORT_MESSAGES)
     entry = {"index": 0, "id": "functions.ls:0", "type": "function", "function": {"name": "ls", "arguments": '{"n":'}}
@@ -222,7 +222,7 @@ _SHORT_MESSAGES: Final[list[Json]] = [
 
 
 def sending(answer: Answer, *, keeps: bool = False) -> Script:
-    """A host that answers so, as a stream or whole, whichever it is asked for. It closes the connection behind it."""
+    """A host that sends this, streamed or not, as requested. It closes the connection afterwards."""
     closing = () if keeps else ("connection: close",)
 
     async def script(peer: Any, asked: Any) -> None:
@@ -238,11 +238,11 @@ def sending(answer: Answer, *, keeps: bool = False) -> Script:
     return script
 
 
-# --- what a client reads ----------------------------------------------------------------------------------------
+# --- reading responses ----------------------------------------------------------------------------------------------
 
 
 class Ended(Struct, frozen=True):
-    """A stream as its client has it: what it said, and how it ended."""
+    """A stream as its client has it: its content, and how it ended."""
 
     text: str
     calls: list[tuple[str, str]]
@@ -252,7 +252,7 @@ class Ended(Struct, frozen=True):
 
 
 def read_stream(client: str, data: bytes) -> Ended:
-    """Read a stream as strictly as any client does; whatever could confuse one is an error of the test."""
+    """Read a stream as strictly as any client does; anything that could confuse one fails the test."""
     return _READERS[client](data)
 
 
@@ -289,7 +289,7 @@ _READERS: Final = {"openai_chat": _read_chat, "anthropic": _read_messages, "open
 
 
 def error_of(client: str, body: Json) -> Json:
-    """The error in the body of an answer, in the client's own form."""
+    """The error in the body of a response, in the client's own form."""
     error: Json = body["error"]
     assert error["message"]
     if client == "anthropic":
@@ -301,7 +301,7 @@ def error_of(client: str, body: Json) -> Json:
 
 
 def heard(client: str, reply: Reply) -> Ended:
-    """What a client has in the end, whether it asked for a stream or not."""
+    """What a client has in the end, whether it requested a stream or not."""
     assert reply.ended
     if reply.headers["content-type"].startswith("text/event-stream"):
         return read_stream(client, reply.body)

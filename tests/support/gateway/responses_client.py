@@ -1,4 +1,4 @@
-"""A Responses body -> what a host is sent and what the client is answered, by the engine and a state."""
+"""A Responses body -> the request to the host and the response to the client, by the engine and a state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def record() -> RequestRecord:
 
 
 class Client:
-    """Asks as one tenant. The host answers with what it is given, and `sent` is the last request that it got."""
+    """A client of one tenant. The host answers with what it is given, and `sent` is the last request that it got."""
 
     def __init__(self, state: ResponsesState, tenant: str = "local", name: str = "host") -> None:
         self.state = state
@@ -57,5 +57,5 @@ class Client:
 
     @property
     def said(self) -> list[tuple[str, Any]]:
-        """Roles and contents that the host was sent."""
+        """Roles and contents in the request to the host."""
         return [(message["role"], message.get("content")) for message in self.sent["messages"]]

@@ -1,4 +1,4 @@
-"""The whole gateway on a real socket, in the loop of a test: a configuration -> an address, and clients for it."""
+"""The whole gateway on a real socket, in a test's event loop: a configuration -> an address, and clients for it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def config_for(url: str, *, dialect: str = "openai_chat", **given: Any) -> Confi
 
 
 class Running:
-    """A gateway that serves."""
+    """A running gateway."""
 
     def __init__(self, state: GatewayState, port: int, server: uvicorn.Server) -> None:
         self.state, self.port, self.server = state, port, server
@@ -54,7 +54,7 @@ class Running:
 
 @asynccontextmanager
 async def running(config: Config, *, providers: tuple[ProviderConfig, ...] = ()) -> AsyncIterator[Running]:
-    """Serve this configuration on a free port of loopback."""
+    """Serve this configuration on a free loopback port."""
     if providers:
         config = replace(config, providers=(*config.providers, *providers))
     state = await GatewayState.open(config)

@@ -1,4 +1,4 @@
-"""`server.run` and `workers.supervise` in a process of their own, with a service that a test names."""
+"""`server.run` and `workers.supervise` in their own process, with a service that a test names."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ sys.exit(code)
 
 
 def wait_until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
-    """What the condition gives, as soon as it gives something."""
+    """The condition's result, as soon as it is true."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := condition():
@@ -60,14 +60,14 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = DEADLIN
 
 
 def first_line(process: subprocess.Popen[bytes]) -> str:
-    """What it says on standard output, up to a line's end; empty when it ended, or took too long."""
+    """Its first line on standard output; empty if it ended, or took too long."""
     assert process.stdout is not None
     ready, _, _ = select.select([process.stdout], [], [], DEADLINE)
     return process.stdout.readline().decode() if ready else ""
 
 
 class Serving:
-    """A process that serves, and what it says."""
+    """A process that serves, and its output."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
         self.process, self._errors = process, errors
@@ -83,7 +83,7 @@ class Serving:
         self.port = int(line)
 
     def get(self, path: str) -> tuple[int, str]:
-        """On a connection of its own, so that any worker may take it."""
+        """On its own connection, so that any worker may take it."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
         try:
             connection.request("GET", path)
@@ -93,7 +93,7 @@ class Serving:
             connection.close()
 
     def open_stream(self) -> tuple[HTTPConnection, HTTPResponse]:
-        """A stream that has begun."""
+        """A stream that has started."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
         connection.request("GET", "/stream")
         response = connection.getresponse()

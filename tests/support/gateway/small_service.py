@@ -1,4 +1,4 @@
-"""A service with a small application of its own: what the server does is tested without a gateway behind it."""
+"""A service with its own small application, to test the server without a gateway."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from moonshim.gateway.process.settings import ServeSettings
 
 
 class SmallService:
-    """`/health`, `/ready`, `/pid`, `/reloads`, `/crash`, and `/stream`, which ends when a file is there.
+    """`/health`, `/ready`, `/pid`, `/reloads`, `/crash`, and `/stream`, which ends when a file exists.
 
-    `log_dir` is where that file is looked for, and where files say what happened.
+    `log_dir` is the folder of that file, and of files that record what happened.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -59,7 +59,7 @@ class SmallService:
 
 
 class CountingService(SmallService):
-    """`/count` counts a retry and leaves a request open; `/metrics` tells."""
+    """`/count` counts a retry and leaves a request open; `/metrics` reports it."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -1,4 +1,4 @@
-"""A host and a configuration -> both running for a module of tests, in one loop that stands still between them."""
+"""A host and a configuration -> both running for a module of tests, in one loop that pauses between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Stage:
-    """A gateway with the official packages before it and a host behind it. Tests run on it one by one."""
+    """A gateway between the official packages and a host. Tests run on it one by one."""
 
     def __init__(self, runner: asyncio.Runner, host: Any, gateway: Running, packages: Packages) -> None:
         self._runner = runner
@@ -33,7 +33,7 @@ class Stage:
 
 @contextmanager
 def stage(host: Host, config: Any) -> Iterator[Stage]:
-    """`config`: what makes a `Config` once the host has its address."""
+    """`config`: creates a `Config` once the host has its address."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         stack = AsyncExitStack()
 

@@ -1,7 +1,7 @@
-"""Requests of the gateway -> answers of a Kimi that takes nothing but what Kimi takes, in both dialects of hosts.
+"""Requests of the gateway -> responses of a Kimi that accepts only what Kimi accepts, in both dialects of hosts.
 
-Every request is judged by the rules of `moonshim.simulator.rules` before it is answered. What they refuse
-is answered with a 400, as the hosts do, and noted.
+Every request is checked by the rules of `moonshim.simulator.rules` before it is answered. What they refuse is answered
+with a 400, as the hosts do, and recorded.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Json: TypeAlias = dict[str, Any]
 
 
 class Row(Struct, frozen=True):
-    """A model at a host: the row of the host table that it is configured by, and the rules it is judged by."""
+    """A model at a host: the row of the host table that it is configured by, and the rules it is checked by."""
 
     host: str
     model: str
     generation: str
     dialect: str = "openai_chat"
     reasoning: str = "reasoning_content"
-    """The field that it thinks in."""
+    """The field for its reasoning."""
     ids: str = "functions.{name}:{number}"
     """How it names its calls, which it counts over the whole conversation."""
 
@@ -45,18 +45,18 @@ ROWS: Final[dict[str, Row]] = {
 
 
 class Turn(Struct, frozen=True):
-    """One assistant turn of a history, as the host was sent it, and the results behind it."""
+    """One assistant turn of a history, as sent to the host, and the results after it."""
 
     reasoning: str | None
     text: str
     calls: list[Call]
     results: list[tuple[str, str]]
-    """Identifiers and texts."""
+    """Ids and texts."""
     signature: str | None = None
 
 
 class Playing(Struct, frozen=True):
-    """What a host says to one request."""
+    """A host's response to one request."""
 
     thought: str = ""
     text: str = ""
@@ -69,23 +69,23 @@ Script: TypeAlias = Callable[[Json, Row, list[Turn]], Playing | Answer]
 
 
 class StrictKimi(Host):
-    """All rows at one address, each below a path of its own. What is wrong with a request is answered and noted."""
+    """All rows at one address, each under its own path. Problems with a request are answered and recorded."""
 
     def __init__(self, plays: Script) -> None:
         super().__init__(self._answer)
         self.plays = plays
         self.refused: list[str] = []
-        """What it had against requests, over all of them."""
+        """Its objections to requests, over all of them."""
         self.bodies: list[Json] = []
         self.down: set[str] = set()
-        """The rows that answer nothing but 503."""
+        """The rows that answer everything with 503."""
         self.piece = 0
-        """How many bytes of a stream come at once; 0: all of them."""
+        """How many bytes of a stream are sent at once; 0: all of them."""
         self.halts_behind = b""
-        """Where it waits, in a stream, until the test has `told` it to go on."""
+        """Where it waits, in a stream, until the test has `told` it to continue."""
 
     def providers(self, **given: Any) -> tuple[ProviderConfig, ...]:
-        """How a gateway reaches them."""
+        """The providers for a gateway."""
         return tuple(
             ProviderConfig(
                 name=name,
@@ -129,7 +129,7 @@ class StrictKimi(Host):
 
 
 async def answered(peer: Peer, answer: Answer, *, stream: bool, piece: int = 0) -> None:
-    """Send an answer as it was asked for; as a stream all the same if it is nothing else."""
+    """Send a response as requested; as a stream anyway if it is nothing else."""
     stream = stream or not answer.whole
     if stream and piece:
         data = answer.stream
@@ -143,9 +143,9 @@ async def answered(peer: Peer, answer: Answer, *, stream: bool, piece: int = 0) 
 
 
 def as_answer(said: Playing, row: Row, turns: list[Turn], *, number: int = 7) -> Answer:
-    """What is said, in the words of this host, with usage. `number` tells Messages apart.
+    """A response in the dialect of this host, with usage. `number` tells Messages apart.
 
-    Answers in Chat all have one name here: some hosts have few.
+    Responses in Chat all have one id here: some hosts have few.
     """
     first = sum(len(turn.calls) for turn in turns)
     calls = [
@@ -165,7 +165,7 @@ def as_answer(said: Playing, row: Row, turns: list[Turn], *, number: int = 7) ->
 
 
 def signature_of(thought: str) -> str:
-    """As Kimi signs what it thought: opaque, base64url."""
+    """An opaque base64url signature, like Kimi's."""
     return f"sig_{sum(map(ord, thought))}"
 
 
