@@ -1,41 +1,41 @@
-"""The exception tree: every error has a code, an HTTP status, and says whether trying again can help.
+"""The exception tree: every error has a code, an HTTP status, and says whether a retry can help.
 
 MoonshimError
-├── InvalidInput             what the caller passed cannot be used; `field` says which part
+├── InvalidInput             an argument cannot be used; `field` says which part
 │   ├── InvalidOption        an option's name or value is wrong
-│   ├── UnknownFormat        no tool format has that name
-│   ├── CannotExpress        the target format has no way to say this
+│   ├── UnknownFormat        there is no tool format of that name
+│   ├── CannotExpress        the target format cannot express this
 │   ├── ThreadUnsupported    a request that belongs to another API (engine)
 │   ├── InvalidSignature     a signed reasoning token was altered (engine)
 │   ├── PluginError          a simulated model cannot be loaded (simulator)
 │   ├── UnknownName          no fault or scenario has that name (simulator)
 │   └── WrongSettings        a setting of the simulator has an unusable value (simulator)
-├── Refused                  a request is not served; its `problem` is what the client is told
-├── UpstreamError            the host could not be asked, or did not answer to the end
+├── Refused                  a request is not served; its `problem` is sent to the client
+├── UpstreamError            the host could not be reached, or its response is incomplete
 │   ├── UpstreamUnreachable  no connection
-│   ├── TooManyOpenFiles     no connection, as this process has no file descriptor left
+│   ├── TooManyOpenFiles     no connection, because this process has no file descriptor left
 │   ├── UpstreamStalled      nothing came before the deadline
 │   ├── UpstreamBroke        the connection ended in the middle
-│   └── AnswerFailed         a provider's answer ended in an error (agent)
+│   └── AnswerFailed         a provider's response ended in an error (agent)
 ├── ConfigError              a configuration has mistakes; `problems` lists them (config)
-│   ├── NoSuchConfig         the file is not there
-│   ├── NotTrusted           the file runs code, and nobody has said that it may
+│   ├── NoSuchConfig         the file does not exist
+│   ├── NotTrusted           the file was found in the current folder, and is not trusted
 │   ├── TrustRecordError     the list of trusted files cannot be read or written
 │   └── ScenarioError        a scenario has mistakes (simulator)
-├── StoreUnavailable         what is remembered cannot be reached (store)
+├── StoreUnavailable         the store cannot be reached (store)
 │   └── StoreBusy            SQLite is locked by another process
 ├── TransformerFailed        a transformer raised (engine)
 ├── AgentStopped             a run ended without an answer (agent)
-├── AgentBusy                another run of the same agent is under way (agent)
-├── ToolFailed               what a tool says of its failure, for the model (agent)
+├── AgentBusy                the agent is already running (agent)
+├── ToolFailed               a tool's error message for the model (agent)
 ├── HistoryError             a conversation cannot be read (agent)
-│   ├── HistoryInUse         another process writes it
+│   ├── HistoryInUse         another process is writing it
 │   └── HistoryNotSaved      it cannot be written
 ├── ModelFailed              a simulated model raised (simulator)
-├── UnknownBehaviour         the simulator knows no host of that name (simulator)
+├── UnknownBehaviour         the simulator has no host of that name (simulator)
 ├── BindError                an address cannot be listened on (servers)
 ├── WorkersFailed            the workers of a gateway do not start (gateway)
-└── NoSuchModel, ChatSetupError, UsageError  what the chat tells its user (chat)
+└── NoSuchModel, ChatSetupError, UsageError  messages for the chat's user (chat)
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ ProblemKind: TypeAlias = Literal[
 SHORT_LIMIT: Final = 300
 _TRANSIENT_KINDS: Final[frozenset[ProblemKind]] = frozenset({"rate_limit", "overloaded", "timeout", "server"})
 _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425})
-"""A conflict and a request that came too early pass, whatever kind they are; the SDKs retry them too."""
+"""Conflicts and requests that came too early are temporary, whatever their kind; the SDKs retry them too."""
 
 
 class MoonshimError(Exception):
@@ -91,7 +91,7 @@ class MoonshimError(Exception):
 
 
 class InvalidInput(MoonshimError, ValueError):
-    """What the caller passed cannot be used; `field` names the part that is wrong."""
+    """An argument cannot be used; `field` names the part that is wrong."""
 
     code = "invalid_input"
     status = 400
@@ -102,25 +102,25 @@ class InvalidInput(MoonshimError, ValueError):
 
 
 class InvalidOption(InvalidInput):
-    """An option has an unknown name or a value that it cannot take."""
+    """An option has an unknown name or an invalid value."""
 
     code = "invalid_option"
 
 
 class UnknownFormat(InvalidInput):
-    """No tool format has that name; the message lists those that exist."""
+    """There is no tool format of that name; the message lists those that exist."""
 
     code = "unknown_format"
 
 
 class CannotExpress(InvalidInput):
-    """The target format has no way to say what was asked of it."""
+    """The target format cannot express what was asked of it."""
 
     code = "cannot_express"
 
 
 class UpstreamError(MoonshimError):
-    """The host could not be asked, or did not answer to the end. The message has no secret in it."""
+    """The host could not be reached, or its response is incomplete. The message contains no secrets."""
 
     code = "upstream_error"
     status = 502
@@ -128,13 +128,13 @@ class UpstreamError(MoonshimError):
 
 
 class UpstreamUnreachable(UpstreamError):
-    """There was no connection: the name, the port, the certificate or the proxy is wrong, or nobody is there."""
+    """No connection: the name, the port, the certificate or the proxy is wrong, or the host is down."""
 
     code = "upstream_unreachable"
 
 
 class TooManyOpenFiles(UpstreamError):
-    """There was no connection, since this process has no file descriptor left: the host has nothing to do with it."""
+    """No connection, because this process has no file descriptor left: the host is not at fault."""
 
     code = "too_many_open_files"
     status = 503
@@ -148,7 +148,7 @@ class UpstreamStalled(UpstreamError):
 
 
 class UpstreamBroke(UpstreamError):
-    """The connection ended in the middle of an answer."""
+    """The connection ended in the middle of a response."""
 
     code = "upstream_broke"
 
@@ -160,15 +160,15 @@ class Problem(Struct, frozen=True, kw_only=True):
     kind: ProblemKind
     message: str
     code: str | None = None
-    """The host's own word for it, where it has one."""
+    """The host's own code for it, if it has one."""
     param: str | None = None
-    """Which field of the request is wrong."""
+    """The field of the request that is wrong."""
     request_id: str | None = None
     retry_after: float | None = None
     """Seconds."""
     tokens: int | None = None
     limit: int | None = None
-    """Of an overflow: how many tokens the prompt has, and how many it may have, as far as the host said."""
+    """For an overflow: the tokens of the prompt, and the maximum, as far as the host reported them."""
     permanent: bool = False
     """A retry cannot help, whatever the kind suggests: a plug-in raised, for example."""
 
@@ -201,12 +201,12 @@ class Problem(Struct, frozen=True, kw_only=True):
 
     @property
     def in_short(self) -> str:
-        """For a line of a log."""
+        """For a log line."""
         return f"{self.code or self.kind}: {self.message}"[:SHORT_LIMIT]
 
 
 class Refused(MoonshimError):
-    """A request is not served, and this is what its client is told. A mere text is told as a bad request (400).
+    """A request is not served; `problem` is sent to its client. A plain string becomes a bad request (400).
 
     >>> Refused("not on Sundays").problem.status
     400
@@ -222,7 +222,7 @@ class Refused(MoonshimError):
 
 
 def problem_of(error: MoonshimError) -> Problem:
-    """What a client is told of an error of our own.
+    """What a client is sent for one of our own errors.
 
     >>> problem_of(InvalidInput("a message must be an object", field="messages[3]")).param
     'messages[3]'

@@ -21,7 +21,10 @@ _DEFAULT: Final = "default"
 
 
 class NoSuchModel(MoonshimError):
-    """No configured model has this name; the message lists those that exist."""
+    """No configured model has this name; the message lists those that exist.
+
+    Shares its code with the simulator's `PluginError`, which is about a model written in Python.
+    """
 
     code = "no_such_model"
 

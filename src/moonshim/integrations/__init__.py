@@ -1,17 +1,17 @@
-"""Packages that people talk to models with -> the same packages, and Kimi's tool calling right: their HTTP clients.
+"""HTTP clients for the openai and anthropic SDKs that make tool calling with Kimi models reliable.
 
     client = openai.OpenAI(base_url=…, http_client=moonshim.integrations.openai_http_client())
 
-Every request to a Kimi model is prepared for its host, reasoning that the program dropped is put back, and every
-answer is mended, streamed or whole. The base URL of the client decides which host it is. All four functions take
+Every request to a Kimi model is adapted to its host, reasoning that the program dropped is restored, and every
+response is mended, streamed or not. The base URL of the client determines the host. All four functions accept
 
-    host          the name of the host, where the base URL does not tell (docs/hosts.md)
-    options       what is mended, instead of everything; then whatever the model is called
+    host          the name of the host, if the base URL does not determine it (docs/hosts.md)
+    options       what to repair, instead of everything; applies to any model name
     overrides     fields of the host's profile
-    transformers  what else changes requests and answers (docs/transformers.md)
-    memory        what is remembered, to be shared among clients; or with another size
+    transformers  further changes to requests and responses (docs/transformers.md)
+    memory        the reasoning and responses to remember, shared among clients or with another size
 
-and hand everything else to the package's own `DefaultHttpxClient`: `proxy`, `timeout`, `verify`, …
+and pass everything else to the SDK's own `DefaultHttpxClient`: `proxy`, `timeout`, `verify`, …
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def openai_http_client(
     memory: Memory | None = None,
     **client: Any,
 ) -> openai.DefaultHttpxClient:
-    """For `openai.OpenAI(http_client=…)`: Chat goes as Chat, Responses too."""
+    """For `openai.OpenAI(http_client=…)`: supports Chat Completions and Responses."""
     from openai import DefaultHttpxClient
 
     tending = ClientState(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
@@ -63,7 +63,7 @@ def async_openai_http_client(
     memory: Memory | None = None,
     **client: Any,
 ) -> openai.DefaultAsyncHttpxClient:
-    """For `openai.AsyncOpenAI(http_client=…)`: Chat goes as Chat, Responses too."""
+    """For `openai.AsyncOpenAI(http_client=…)`: supports Chat Completions and Responses."""
     from openai import DefaultAsyncHttpxClient
 
     tending = ClientState(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
@@ -79,7 +79,7 @@ def anthropic_http_client(
     memory: Memory | None = None,
     **client: Any,
 ) -> anthropic.DefaultHttpxClient:
-    """For `anthropic.Anthropic(http_client=…)`: Messages go as Messages."""
+    """For `anthropic.Anthropic(http_client=…)`: supports Messages."""
     from anthropic import DefaultHttpxClient
 
     tending = ClientState(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
@@ -95,7 +95,7 @@ def async_anthropic_http_client(
     memory: Memory | None = None,
     **client: Any,
 ) -> anthropic.DefaultAsyncHttpxClient:
-    """For `anthropic.AsyncAnthropic(http_client=…)`: Messages go as Messages."""
+    """For `anthropic.AsyncAnthropic(http_client=…)`: supports Messages."""
     from anthropic import DefaultAsyncHttpxClient
 
     tending = ClientState(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)

@@ -29,7 +29,11 @@ _ABOUT: Final = "a class with a method `reply`, an object that has one, or a fun
 
 
 class PluginError(InvalidInput):
-    """There is no model under this name, or it cannot be created."""
+    """There is no model under this name, or it cannot be created.
+
+    Its code is that of the chat's `NoSuchModel`: both mean that a model named by the user does not exist. They are two
+    classes because this one is an invalid argument of the simulator, and the simulator does not know the chat.
+    """
 
     code = "no_such_model"
 
