@@ -28,7 +28,7 @@ from bench.workloads import (
     plain_text,
 )
 from moonshim.engine.dialects.registry import dialect_named
-from moonshim.engine.grammar.kimi_k2 import KimiK2Grammar
+from moonshim.engine.grammar.kimi.k2 import KimiK2Grammar
 from moonshim.engine.signing import Signer
 
 SIZES = {"10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000, "10 MB": 10_000_000}

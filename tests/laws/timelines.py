@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
 
-from moonshim.engine.grammar.kimi_k3_arguments import escape
+from moonshim.engine.grammar.kimi.k3_arguments import escape
 from tests.laws.scripts import Call, Cut, Run
 from tests.laws.strategies import NAMES
 from tests.support.streams import MARKERS

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import moonshim
-from moonshim.engine.grammar.kimi_k3_arguments import HOLD_LIMIT
+from moonshim.engine.grammar.kimi.k3_arguments import HOLD_LIMIT
 from moonshim.engine.repair.repair_log import KEPT_REPAIRS
 from tests.laws.scripts import TOOLS
 from tests.support.streams import chunk, cut, dumped

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from moonshim.engine.dialects.protocol import Dialect, ResponseContext
 from moonshim.engine.formats import is_kimi_model, kimi_generation
-from moonshim.engine.grammar.kimi import KimiGrammar
-from moonshim.engine.grammar.kimi_k2 import KimiK2Grammar
-from moonshim.engine.grammar.kimi_k3 import KimiK3Grammar
+from moonshim.engine.grammar.kimi.any_generation import KimiGrammar
+from moonshim.engine.grammar.kimi.k2 import KimiK2Grammar
+from moonshim.engine.grammar.kimi.k3 import KimiK3Grammar
 from moonshim.engine.grammar.protocol import Channel, Grammar
 from moonshim.engine.ids import IdRepairer
 from moonshim.engine.repair.frame_output import Listener, Observer

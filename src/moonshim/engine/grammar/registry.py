@@ -26,9 +26,9 @@ class GrammarFactory(Struct, frozen=True, gc=False):
 
 
 GRAMMARS: Final[dict[str, GrammarFactory]] = {
-    "kimi": GrammarFactory("kimi", "KimiGrammar", ("names", "tokens")),
-    "kimi_k2": GrammarFactory("kimi_k2", "KimiK2Grammar", ("names", "tokens")),
-    "kimi_k3": GrammarFactory("kimi_k3", "KimiK3Grammar", ()),
+    "kimi": GrammarFactory("kimi.any_generation", "KimiGrammar", ("names", "tokens")),
+    "kimi_k2": GrammarFactory("kimi.k2", "KimiK2Grammar", ("names", "tokens")),
+    "kimi_k3": GrammarFactory("kimi.k3", "KimiK3Grammar", ()),
     "hermes": GrammarFactory("hermes", "HermesGrammar"),
     "qwen_xml": GrammarFactory("qwen_xml", "QwenXmlGrammar"),
     "deepseek": GrammarFactory("deepseek", "DeepSeekGrammar"),
@@ -59,13 +59,13 @@ def grammar_for(
     factory = GRAMMARS.get(name)
     if factory is None:
         raise InvalidInput(f"no grammar is called {name!r}; there are {', '.join(GRAMMARS)}", field="grammar")
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for key in factory.takes:
         if key == "names":
-            given[key] = None if tools is None else frozenset(tool.name for tool in tools)
+            arguments[key] = None if tools is None else frozenset(tool.name for tool in tools)
         else:
-            given[key] = tools if key == "tools" else tokens
-    grammar: Grammar = _class_of(factory)(channel, calls=calls, **given)
+            arguments[key] = tools if key == "tools" else tokens
+    grammar: Grammar = _class_of(factory)(channel, calls=calls, **arguments)
     return grammar
 
 

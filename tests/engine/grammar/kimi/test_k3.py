@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moonshim.engine.grammar.kimi_k3 import KimiK3Grammar
-from moonshim.engine.grammar.kimi_k3_arguments import HOLD_LIMIT, SPACE_LIMIT
-from moonshim.engine.grammar.kimi_k3_tags import ATTRIBUTE_LIMIT, TAG_LIMIT
+from moonshim.engine.grammar.kimi.k3 import KimiK3Grammar
+from moonshim.engine.grammar.kimi.k3_arguments import HOLD_LIMIT, SPACE_LIMIT
+from moonshim.engine.grammar.kimi.k3_tags import ATTRIBUTE_LIMIT, TAG_LIMIT
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from tests.engine.grammar.family_runs import CUTS, assert_laws, by_cuts, by_size, found_in, merged
 from tests.support.looped import looped

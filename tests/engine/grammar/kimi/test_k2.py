@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.engine.grammar.kimi_k2 import HEADER_LIMIT, PROSE_LIMIT, KimiK2Grammar
+from moonshim.engine.grammar.kimi.k2 import HEADER_LIMIT, PROSE_LIMIT, KimiK2Grammar
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from moonshim.engine.values.options import ToolTokens
 from tests.engine.grammar.family_runs import merged, run

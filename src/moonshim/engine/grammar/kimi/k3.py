@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moonshim.engine.grammar.kimi_k3_arguments import CONTAINER, RAW, SPACE_LIMIT, STRING, ArgumentWriter, escape
-from moonshim.engine.grammar.kimi_k3_tags import K3Tag, TagReader
+from moonshim.engine.grammar.kimi.k3_arguments import CONTAINER, RAW, SPACE_LIMIT, STRING, ArgumentWriter, escape
+from moonshim.engine.grammar.kimi.k3_tags import K3Tag, TagReader
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from moonshim.engine.grammar.shared.markers import marker_set
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from moonshim.engine.grammar.kimi_k2 import KimiK2Grammar
-from moonshim.engine.grammar.kimi_k3 import KimiK3Grammar
+from moonshim.engine.grammar.kimi.k2 import KimiK2Grammar
+from moonshim.engine.grammar.kimi.k3 import KimiK3Grammar
 from moonshim.engine.grammar.protocol import Channel, Grammar, GrammarEvent
 from moonshim.engine.grammar.shared.markers import marker_set
 from moonshim.engine.values.options import ToolTokens

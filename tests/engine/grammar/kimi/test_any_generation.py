@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.engine.grammar.kimi import KimiGrammar
+from moonshim.engine.grammar.kimi.any_generation import KimiGrammar
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, GrammarEvent, Notice, TextFound
 from moonshim.engine.values.options import ToolTokens
 from tests.engine.grammar.family_runs import merged, run

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from moonshim.engine.grammar.kimi_k3 import KimiK3Grammar
+from moonshim.engine.grammar.kimi.k3 import KimiK3Grammar
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from tests.engine.grammar.family_runs import by_size
-from tests.engine.grammar.test_kimi_k3 import (
+from tests.engine.grammar.kimi.test_k3 import (
     CALL,
     END_CALL,
     END_THINK,

@@ -1,0 +1,1 @@
+"""The grammars of the Kimi models, by generation."""
