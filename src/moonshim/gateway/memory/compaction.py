@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any, Final, TypeAlias
 
-from moonshim.engine.dialects.openai_responses.compaction import write_compaction
+from moonshim.engine.dialects.openai_responses.messages.compaction import write_compaction
 from moonshim.engine.signing import Signer
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import Problem, Refused

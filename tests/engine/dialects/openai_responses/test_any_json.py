@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moonshim.engine.dialects.openai_responses import drop_unsupported, resolve_references
 from moonshim.engine.dialects.openai_responses.decode import ResponsesDecoder, decode_response
-from moonshim.engine.dialects.openai_responses.items import CALLS, OUTPUTS
+from moonshim.engine.dialects.openai_responses.messages.items import CALLS, OUTPUTS
 from moonshim.engine.dialects.openai_responses.request import parse_request, render_request
 from moonshim.engine.signing import PREFIX, Signer
 from moonshim.engine.values.events import CallPiece

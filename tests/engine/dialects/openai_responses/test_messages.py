@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.openai_responses.messages import parse_messages
-from moonshim.engine.dialects.openai_responses.render_items import render_messages
+from moonshim.engine.dialects.openai_responses.messages import parse_messages, render_messages
 from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeAlias
 
-from moonshim.engine.dialects.openai_responses.content import Json
 from moonshim.engine.dialects.openai_responses.decode_items import ItemDecoder
-from moonshim.engine.dialects.openai_responses.items import CALLS
+from moonshim.engine.dialects.openai_responses.extras import Json
+from moonshim.engine.dialects.openai_responses.messages.items import CALLS
 from moonshim.engine.upstream_events import (
     FinishReported,
     OnlyText,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from moonshim.engine.dialects.openai_responses.content import Json
-from moonshim.engine.dialects.openai_responses.items import CALLS, call_payload
-from moonshim.engine.dialects.openai_responses.names import flat_name
+from moonshim.engine.dialects.openai_responses.extras import Json
+from moonshim.engine.dialects.openai_responses.messages.items import CALLS, call_payload
+from moonshim.engine.dialects.openai_responses.tools import flat_name
 from moonshim.engine.grammar.protocol import Channel
 from moonshim.engine.upstream_events import SignatureReported, TextDelta, ToolCallEnded, UpstreamEvent
 from moonshim.engine.values.events import CallPiece

@@ -14,9 +14,8 @@ from moonshim.engine.dialects.openai_responses.extras import (
     body_fields,
     holds_unknown,
 )
-from moonshim.engine.dialects.openai_responses.messages import parse_messages
+from moonshim.engine.dialects.openai_responses.messages import parse_messages, render_messages
 from moonshim.engine.dialects.openai_responses.references import drop_unsupported
-from moonshim.engine.dialects.openai_responses.render_items import render_messages
 from moonshim.engine.dialects.openai_responses.request import parse_request, render_request
 from moonshim.engine.dialects.protocol import Dialect
 

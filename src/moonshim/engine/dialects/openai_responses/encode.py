@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias, assert_never
 
-from moonshim.engine.dialects.openai_responses.content import Json
 from moonshim.engine.dialects.openai_responses.encode_items import ItemEncoder, open_item
-from moonshim.engine.dialects.openai_responses.response_object import echo, response_id, write_error, write_usage
+from moonshim.engine.dialects.openai_responses.errors import render_failed
+from moonshim.engine.dialects.openai_responses.extras import Json
+from moonshim.engine.dialects.openai_responses.response_object import echo, response_id, write_usage
 from moonshim.engine.dialects.protocol import NUMBER, TEXT, ResponseContext, Template
 from moonshim.engine.values.events import (
     BlockClosed,
@@ -145,7 +146,7 @@ class ResponsesEncoder:
     def _end(self, ending: Finished | Failed) -> list[Json]:
         status, changed = "completed", Json()
         if isinstance(ending, Failed):
-            status, changed = "failed", {"error": write_error(ending)}
+            status, changed = "failed", {"error": render_failed(ending)}
         else:
             reason = _INCOMPLETE.get(ending.reason)
             if reason is not None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from moonshim.engine.dialects.openai_responses.content import Json
-from moonshim.engine.dialects.openai_responses.items import CALLS
-from moonshim.engine.dialects.openai_responses.names import plain_name
-from moonshim.engine.dialects.openai_responses.tools import kind_of
+from moonshim.engine.dialects.openai_responses.extras import Json
+from moonshim.engine.dialects.openai_responses.messages.items import CALLS
+from moonshim.engine.dialects.openai_responses.tools import kind_of, plain_name
 from moonshim.engine.dialects.protocol import ResponseContext
 from moonshim.engine.formats.free_text import InputReader
 from moonshim.engine.signing import SignedPayload

@@ -1,13 +1,14 @@
-"""A problem -> an error of OpenAI's API, with the phrases that clients act on."""
+"""Problems and failed responses -> errors of OpenAI's API, with the codes and phrases that clients act on."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from moonshim.engine.dialects.openai_responses.content import Json
+from moonshim.engine.dialects.openai_responses.extras import Json
+from moonshim.engine.values.events import Failed
 from moonshim.errors import Problem, ProblemKind
 
-__all__ = ["render_problem"]
+__all__ = ["render_failed", "render_problem"]
 
 _WORDS: Final[dict[ProblemKind, tuple[str, str | None]]] = {
     "invalid_request": ("invalid_request_error", None),
@@ -48,3 +49,27 @@ def _message(problem: Problem) -> str:
         # Codex reads the retry delay from this sentence.
         return f"{problem.message} Please try again in {problem.retry_after:g}s."
     return problem.message
+
+
+_CODES: Final = {
+    "context_overflow": "context_length_exceeded",
+    "context_length_exceeded": "context_length_exceeded",
+    "rate_limit": "rate_limit_exceeded",
+    "rate_limit_error": "rate_limit_exceeded",
+    "rate_limit_exceeded": "rate_limit_exceeded",
+    "quota": "insufficient_quota",
+    "insufficient_quota": "insufficient_quota",
+    "content_policy_violation": "invalid_prompt",
+    "transformer_failed": "server_error",
+}
+"""Codes that clients act on; Codex retries all others."""
+
+
+def render_failed(failed: Failed) -> Json:
+    """The error of a failed response: a code that clients act on, and the host's own code as its type.
+
+    >>> render_failed(Failed("engine_overloaded", "Busy."))
+    {'code': 'server_error', 'message': 'Busy.', 'type': 'engine_overloaded', 'param': None}
+    """
+    code = _CODES.get(failed.code, "server_error" if failed.retryable else "invalid_prompt")
+    return {"code": code, "message": failed.message, "type": failed.code, "param": None}

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from moonshim.engine.dialects.openai_responses.content import Json
+from moonshim.engine.dialects.openai_responses.extras import Json
 from moonshim.engine.values.conversation import Request, ResponseFormat, Sampling, Thinking
 from moonshim.engine.wire.json_fields import read_field, read_integer
 from moonshim.errors import InvalidInput

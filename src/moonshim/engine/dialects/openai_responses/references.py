@@ -11,15 +11,16 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.openai_responses.content import parse_entries
 from moonshim.engine.dialects.openai_responses.extras import Json, body_fields, extras_of
 from moonshim.engine.dialects.openai_responses.fields import FIELDS
-from moonshim.engine.dialects.openai_responses.items import CALLS, OUTPUTS, type_of
+from moonshim.engine.dialects.openai_responses.messages.content import parse_entries
+from moonshim.engine.dialects.openai_responses.messages.items import CALLS, OUTPUTS, type_of
 from moonshim.engine.dialects.openai_responses.request import CONTINUES
 from moonshim.engine.values.conversation import Change, Message, Reasoning, Request
+from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import CannotExpress, InvalidInput
 
-__all__ = ["CONTINUES", "continued", "drop_unsupported", "resolve_references"]
+__all__ = ["CONTINUES", "completed_in", "continued", "drop_unsupported", "resolve_references", "said_items"]
 
 _READ: Final = frozenset({"message", "reasoning", "additional_tools", *CALLS, *OUTPUTS})
 _SAID: Final = frozenset({"model", "instructions", "tools", "tool_choice", "text", "reasoning"}).union(
@@ -148,3 +149,34 @@ def _left_of(item: Json, where: str) -> Iterator[tuple[str, str]]:
                     raise CannotExpress("a file that only its host knows cannot be sent to another", field=where)
                 if part is None:
                     yield "cannot_say", f"content of type {entry['type']} means nothing to other hosts"
+
+
+# --- responses to continue --------------------------------------------------------------------------------------------
+
+
+_ENDED: Final = ("completed", "incomplete")
+
+
+def completed_in(out: bytes) -> Json | None:
+    """The response object in the last bytes of a response, streamed or not, if it completed; otherwise None.
+
+    >>> completed_in(b'event: response.completed\\ndata: {"response":{"id":"resp_1"}}\\n\\n')
+    {'id': 'resp_1'}
+    """
+    if out.startswith(b"{"):
+        whole = decode_object(out) or {}
+        return whole if whole.get("object") == "response" and whole.get("status") in _ENDED else None
+    for status in _ENDED:
+        # A payload is one line, and line feeds in text are escaped: only the event itself has this line.
+        at = out.rfind(b"event: response." + status.encode() + b"\n")
+        if at >= 0 and (at == 0 or out[at - 1 : at] == b"\n"):
+            line = out.find(b"data: ", at)
+            whole = (decode_object(out[line + 6 : out.find(b"\n", line)]) if line >= 0 else None) or {}
+            response = whole.get("response")
+            return response if isinstance(response, dict) else None
+    return None
+
+
+def said_items(output: list[Any]) -> list[Json]:
+    """The items of a response that precede the input of the next request. An incomplete call was never made."""
+    return [item for item in output if item.get("status") != "incomplete" or item.get("type") == "message"]

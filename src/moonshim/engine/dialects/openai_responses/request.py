@@ -19,11 +19,16 @@ from moonshim.engine.dialects.openai_responses.extras import (
     tool_extras,
 )
 from moonshim.engine.dialects.openai_responses.fields import FIELDS, unsayable
-from moonshim.engine.dialects.openai_responses.messages import ItemReader, with_canonical_ids
-from moonshim.engine.dialects.openai_responses.names import Names, plain_name
-from moonshim.engine.dialects.openai_responses.render_items import Writing
-from moonshim.engine.dialects.openai_responses.tool_choice import parse_choice, render_choice
-from moonshim.engine.dialects.openai_responses.tools import parse_tools, render_tools
+from moonshim.engine.dialects.openai_responses.messages.parse import ItemReader, with_canonical_ids
+from moonshim.engine.dialects.openai_responses.messages.render import Writing
+from moonshim.engine.dialects.openai_responses.tools import (
+    Names,
+    parse_choice,
+    parse_tools,
+    plain_name,
+    render_choice,
+    render_tools,
+)
 from moonshim.engine.dialects.protocol import with_overrides
 from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Change, Message, Request, Sampling, Text, Tool

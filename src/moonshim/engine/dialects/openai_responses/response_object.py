@@ -1,17 +1,15 @@
-"""What a response object repeats of its request, and its usage and error objects."""
+"""What a response object repeats of its request, and its usage object."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Final
 
-from moonshim.engine.dialects.openai_responses.content import Json
-from moonshim.engine.dialects.openai_responses.extras import body_fields
+from moonshim.engine.dialects.openai_responses.extras import Json, body_fields
 from moonshim.engine.dialects.openai_responses.request import CONTINUES
 from moonshim.engine.values.conversation import Request, Usage
-from moonshim.engine.values.events import Failed
 
-__all__ = ["echo", "response_id", "write_error", "write_usage"]
+__all__ = ["echo", "response_id", "write_usage"]
 
 _ECHOED: Final[dict[str, Any]] = {
     "background": False,
@@ -91,27 +89,3 @@ def write_usage(usage: Usage) -> Json:
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
         "total_tokens": asked + answered,
     }
-
-
-_CODES: Final = {
-    "context_overflow": "context_length_exceeded",
-    "context_length_exceeded": "context_length_exceeded",
-    "rate_limit": "rate_limit_exceeded",
-    "rate_limit_error": "rate_limit_exceeded",
-    "rate_limit_exceeded": "rate_limit_exceeded",
-    "quota": "insufficient_quota",
-    "insufficient_quota": "insufficient_quota",
-    "content_policy_violation": "invalid_prompt",
-    "transformer_failed": "server_error",
-}
-"""Codes that clients act on; Codex retries all others."""
-
-
-def write_error(failed: Failed) -> Json:
-    """The error of a failed response: a code that clients act on, and the host's own code as its type.
-
-    >>> write_error(Failed("engine_overloaded", "Busy."))
-    {'code': 'server_error', 'message': 'Busy.', 'type': 'engine_overloaded', 'param': None}
-    """
-    code = _CODES.get(failed.code, "server_error" if failed.retryable else "invalid_prompt")
-    return {"code": code, "message": failed.message, "type": failed.code, "param": None}

@@ -1,4 +1,4 @@
-"""Tool definitions of a Responses request <-> canonical tools.
+"""Tool definitions, tool names and `tool_choice` of a Responses request <-> canonical tools and choice.
 
 | definition | canonical |
 |---|---|
@@ -13,18 +13,85 @@ Each tool keeps its definition, and that of its namespace.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
 from moonshim.engine.dialects.openai_responses.extras import DIALECT, Json, ResponsesToolExtras, is_loaded, tool_extras
-from moonshim.engine.dialects.openai_responses.names import flat_name, plain_name
 from moonshim.engine.formats.free_text import FREE_TEXT_SCHEMA
-from moonshim.engine.values.conversation import Change, Tool
+from moonshim.engine.values.conversation import Change, Tool, ToolChoice
 from moonshim.errors import InvalidInput
 
-__all__ = ["TOOL_SEARCH", "kind_of", "parse_tools", "render_tools"]
+__all__ = [
+    "TOOL_SEARCH",
+    "Names",
+    "Said",
+    "flat_name",
+    "kind_of",
+    "parse_choice",
+    "parse_tools",
+    "plain_name",
+    "render_choice",
+    "render_tools",
+]
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+Said: TypeAlias = tuple[str | None, str]
+"""Namespace, if any, and name, in the client's form."""
+
+_BETWEEN: Final = "__"
+
+
+def flat_name(namespace: str | None, name: str) -> str:
+    """The name that a model sees, unless another tool has it.
+
+    >>> flat_name("github", "search"), flat_name("mcp__github__", "search"), flat_name(None, "ls")
+    ('github__search', 'mcp__github__search', 'ls')
+    """
+    if not namespace:
+        return name
+    return f"{namespace}{name}" if namespace.endswith(_BETWEEN) else f"{namespace}{_BETWEEN}{name}"
+
+
+def plain_name(tool: Tool) -> Said:
+    """Namespace and name of a tool in the client's form; without the namespace if its name has lost that.
+
+    >>> plain_name(Tool("github__search", namespace="github"))
+    ('github', 'search')
+    """
+    if not tool.namespace:
+        return None, tool.name
+    extras = tool_extras(tool)
+    name = None if extras.definition is None else extras.definition.get("name")
+    if isinstance(name, str) and extras.flat == tool.name:
+        return tool.namespace, name
+    start = flat_name(tool.namespace, "")
+    return (tool.namespace, tool.name[len(start) :]) if tool.name.startswith(start) else (None, tool.name)
+
+
+class Names:
+    """Resolves namespace and name to a tool, and a model's tool name to the client's form.
+
+    >>> names = Names([Tool("a__b", namespace="a"), Tool("ls")])
+    >>> names.flat("a", "b"), names.said("a__b"), names.said("ls"), names.flat(None, "b")
+    ('a__b', ('a', 'b'), (None, 'ls'), 'b')
+    """
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        # A function may have the name of a hosted tool; it is the one that can be called.
+        listed = sorted(tools, key=lambda tool: tool.kind != "server")
+        self.tools = {tool.name: tool for tool in listed}
+        self._said = {name: plain_name(tool) for name, tool in self.tools.items() if tool.namespace}
+        self._flat = {said: name for name, said in self._said.items()}
+
+    def flat(self, namespace: str | None, name: str) -> str:
+        return (self._flat.get((namespace, name)) or flat_name(namespace, name)) if namespace else name
+
+    def said(self, flat: str) -> Said:
+        return self._said.get(flat, (None, flat))
+
 
 TOOL_SEARCH: Final = "tool_search"
 
@@ -209,3 +276,66 @@ def _patched(tool: Tool, came: Json, name: str) -> Json:
         pairs = (("parameters", tool.parameters, was.parameters), ("strict", tool.strict, was.strict))
         now |= {key: value for key, value, before in pairs if value != before}
     return {**came, **now} if now else came
+
+
+# --- tool choice ------------------------------------------------------------------------------------------------------
+
+
+_NAMED: Final = frozenset({"function", "custom"})
+
+
+def parse_choice(choice: Any, names: Names) -> ToolChoice | None:
+    """The client's choice; None if it made none.
+
+    >>> parse_choice({"type": "function", "name": "ls"}, Names())
+    ToolChoice(mode='tool', name='ls', allowed=None)
+    """
+    match choice:
+        case None:
+            return None
+        case "auto" | "none" | "required":
+            return ToolChoice(choice)
+        case {"type": "allowed_tools", "mode": "auto" | "required" as mode, "tools": list(tools)}:
+            return ToolChoice(mode, allowed=tuple(_chosen(tool, names) for tool in tools))
+        case {"type": str()}:
+            return ToolChoice("tool", _chosen(choice, names))
+    raise InvalidInput("tool_choice must be auto, none, required, or an object with a type", field="tool_choice")
+
+
+def _chosen(entry: Any, names: Names) -> str:
+    """The name of the tool that an entry refers to: by name, or by type if there is only one of that type."""
+    kind, name = (entry.get("type"), entry.get("name")) if isinstance(entry, dict) else (None, None)
+    if not isinstance(kind, str):
+        raise InvalidInput("a chosen tool needs a type", field="tool_choice")
+    if kind in _NAMED:
+        if not isinstance(name, str) or not name:
+            raise InvalidInput("a chosen function needs a name", field="tool_choice.name")
+        namespace = entry.get("namespace")
+        flat = names.flat(namespace if isinstance(namespace, str) else None, name)
+        if flat in names.tools:
+            return flat
+        inside = [tool.name for tool in names.tools.values() if names.said(tool.name)[1] == name]
+        return inside[0] if len(inside) == 1 else flat
+    return next((tool.name for tool in names.tools.values() if kind_of(tool) == kind), kind)
+
+
+def render_choice(choice: ToolChoice, names: Names) -> Any:
+    """The choice in the form of Responses.
+
+    >>> render_choice(ToolChoice("auto", allowed=("ls",)), Names())
+    {'type': 'allowed_tools', 'mode': 'auto', 'tools': [{'type': 'function', 'name': 'ls'}]}
+    """
+    if choice.mode == "tool":
+        return _entry(choice.name or "", names)
+    if choice.allowed is None or choice.mode == "none":
+        return choice.mode
+    return {"type": "allowed_tools", "mode": choice.mode, "tools": [_entry(name, names) for name in choice.allowed]}
+
+
+def _entry(flat: str, names: Names) -> Json:
+    tool = names.tools.get(flat)
+    kind = kind_of(tool) if tool is not None else "function"
+    if kind not in _NAMED:
+        return {"type": kind}
+    namespace, name = names.said(flat)
+    return {"type": kind, "name": name} | ({"namespace": namespace} if namespace else {})

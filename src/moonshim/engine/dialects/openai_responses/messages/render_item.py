@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moonshim.engine.dialects.openai_responses.content import Json, render_content
-from moonshim.engine.dialects.openai_responses.items import (
+from moonshim.engine.dialects.openai_responses.extras import Json
+from moonshim.engine.dialects.openai_responses.messages.content import render_content
+from moonshim.engine.dialects.openai_responses.messages.items import (
     CALLS,
     OUTPUTS,
     call_payload,
@@ -13,8 +14,7 @@ from moonshim.engine.dialects.openai_responses.items import (
     read_reasoning,
     read_result,
 )
-from moonshim.engine.dialects.openai_responses.names import Names
-from moonshim.engine.dialects.openai_responses.tools import kind_of
+from moonshim.engine.dialects.openai_responses.tools import Names, kind_of
 from moonshim.engine.formats.free_text import input_of
 from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import Media, Reasoning, ToolCall, ToolResult

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moonshim.engine.dialects.openai_responses.compaction import write_compaction
+from moonshim.engine.dialects.openai_responses.messages.compaction import write_compaction
 from moonshim.engine.prepare import prepare_request
 from moonshim.engine.signing import InvalidSignature, SignedPayload, Signer
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.openai_responses.compaction import COMPACTIONS, read_compaction
-from moonshim.engine.dialects.openai_responses.content import parse_content
 from moonshim.engine.dialects.openai_responses.extras import DIALECT, Json, ResponsesMessageExtras
-from moonshim.engine.dialects.openai_responses.items import (
+from moonshim.engine.dialects.openai_responses.messages.compaction import COMPACTIONS, read_compaction
+from moonshim.engine.dialects.openai_responses.messages.content import parse_content
+from moonshim.engine.dialects.openai_responses.messages.items import (
     CALLS,
     OUTPUTS,
     read_call,
@@ -25,7 +25,7 @@ from moonshim.engine.dialects.openai_responses.items import (
     read_result,
     type_of,
 )
-from moonshim.engine.dialects.openai_responses.names import Names
+from moonshim.engine.dialects.openai_responses.tools import Names
 from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.signing import InvalidSignature, Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Role, ToolCall, ToolResult

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moonshim.engine.dialects.openai_responses.content import Json
+from moonshim.engine.dialects.openai_responses.extras import Json
 from moonshim.engine.signing import InvalidSignature, SignedPayload, Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change
 

@@ -11,10 +11,9 @@ from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 
-from moonshim.engine.dialects.openai_responses.alignment import align
-from moonshim.engine.dialects.openai_responses.content import TEXT_TYPES, parse_entries, render_entry
 from moonshim.engine.dialects.openai_responses.extras import Json, extras_of
-from moonshim.engine.dialects.openai_responses.items import (
+from moonshim.engine.dialects.openai_responses.messages.content import TEXT_TYPES, align, parse_entries, render_entry
+from moonshim.engine.dialects.openai_responses.messages.items import (
     CALLS,
     OUTPUTS,
     read_call,
@@ -22,9 +21,9 @@ from moonshim.engine.dialects.openai_responses.items import (
     read_result,
     type_of,
 )
-from moonshim.engine.dialects.openai_responses.messages import ROLES
-from moonshim.engine.dialects.openai_responses.names import Names
-from moonshim.engine.dialects.openai_responses.render_item import write_call, write_reasoning, write_result
+from moonshim.engine.dialects.openai_responses.messages.parse import ROLES
+from moonshim.engine.dialects.openai_responses.messages.render_item import write_call, write_reasoning, write_result
+from moonshim.engine.dialects.openai_responses.tools import Names
 from moonshim.engine.ids.spelling import standard_id
 from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import (

@@ -21,8 +21,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from moonshim.engine.dialects.openai_responses.content import Json, parse_content
-from moonshim.engine.dialects.openai_responses.names import Names
+from moonshim.engine.dialects.openai_responses.extras import Json
+from moonshim.engine.dialects.openai_responses.messages.content import parse_content
+from moonshim.engine.dialects.openai_responses.tools import Names
 from moonshim.engine.values.conversation import Reasoning, Text, ToolCall, ToolResult
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import InvalidInput
