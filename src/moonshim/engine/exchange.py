@@ -11,7 +11,7 @@ shows to a person comes from here: with the keys masked that the host was sent a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -70,7 +70,7 @@ class Exchange:
         learned: LearnedFields | None = None,
         *,
         recalled: Mapping[int, Reasoning] | None = None,
-        secrets: Collection[str] = (),
+        secrets: tuple[str, ...] = (),
         reply_id: str | None = None,
         created: int = 0,
         clock: Callable[[], float] | None = None,
@@ -109,6 +109,10 @@ class Exchange:
     def target(self) -> RequestTarget:
         assert self._target is not None, "prepare comes first"
         return self._target
+
+    @property
+    def is_prepared(self) -> bool:
+        return self._prepared is not None
 
     @property
     def prepared(self) -> Prepared:
@@ -301,7 +305,7 @@ class Exchange:
     def start_retry(self) -> None:
         """The host accepted the second request; the bytes of its response follow."""
         self.stream.start_retry()
-        self._retried = True
+        self._retried, self.ending = True, None
         self._is_remembered = self._is_entry_due = False  # what was stored is not the whole message
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moonshim.config import Config, GatewayKey, Target
+from moonshim.engine.exchange import RequestTarget
 from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.plan import Plan
@@ -74,6 +75,22 @@ class ConfigSnapshot:
         if chain is None:
             chain = self._chains[place] = load_chain(provider.uses_for(target.model), log=_log_event)
         return chain
+
+    def request_target(self, target: Target) -> RequestTarget:
+        """How requests are prepared for one model at one provider."""
+        provider, chain = target.provider, self.chain(target)
+        return RequestTarget(
+            key=(provider.name, target.model),
+            upstream=provider.dialect,
+            host=provider.host,
+            base_url=provider.api_base_url,
+            model=target.model,
+            options=chain.options,
+            overrides=provider.overrides_for(target.model),
+            transformers=chain.transformers,
+            extra_body=provider.body_for(target.model),
+            retry_empty_answer=provider.retry_empty_answer,
+        )
 
 
 def _log_event(level: str, name: str, fields: dict[str, Any]) -> None:
