@@ -8,8 +8,7 @@ from typing import Any, Final, Protocol, TypeAlias, get_args, runtime_checkable
 from msgspec.structs import replace
 
 from moonshim.engine.dialects.openai_chat.fields import FIELDS
-from moonshim.engine.dialects.openai_chat.message_checks import check_messages
-from moonshim.engine.dialects.openai_chat.messages import parse_messages
+from moonshim.engine.dialects.openai_chat.messages import check_messages, parse_messages
 from moonshim.engine.dialects.openai_chat.tools import parse_tool
 from moonshim.engine.ids import tool_id_strategy
 from moonshim.engine.values.conversation import Message, Part, Role, Thinking, Tool, ToolCall, ToolChoice, ToolResult

@@ -14,8 +14,12 @@ from moonshim.engine.dialects.openai_chat.extras import (
     request_extras,
 )
 from moonshim.engine.dialects.openai_chat.fields import FIELDS, Json, fields_said, values_of
-from moonshim.engine.dialects.openai_chat.message_checks import check_messages
-from moonshim.engine.dialects.openai_chat.messages import parse_messages, render_messages, sole_signature
+from moonshim.engine.dialects.openai_chat.messages import (
+    check_messages,
+    parse_messages,
+    render_messages,
+    sole_signature,
+)
 from moonshim.engine.dialects.openai_chat.tools import parse_tool, render_tool
 from moonshim.engine.dialects.protocol import with_overrides
 from moonshim.engine.signing import Signer, UnknownSigningKey, is_signed

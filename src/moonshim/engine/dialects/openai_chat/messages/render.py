@@ -1,197 +1,30 @@
-"""Chat messages <-> canonical messages.
-
-Parsing and rendering a list of messages gives an equal list, including unknown fields. The parts of the canonical
-message always win: `ChatMessageExtras` only describes how they were written.
-"""
+"""Canonical messages -> Chat messages."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Container, Sequence
+from typing import Any, TypeAlias, cast
 
 from moonshim.engine.dialects.openai_chat.delta import TEXT_KEYS
 from moonshim.engine.dialects.openai_chat.extras import (
-    DIALECT,
-    NOTHING,
-    CallSlot,
     ChatMessageExtras,
-    ContentSlot,
     extras_of,
     is_plain,
     reasoning_fields,
 )
-from moonshim.engine.dialects.openai_chat.message_calls import parse_calls, render_calls
-from moonshim.engine.dialects.openai_chat.message_parts import Content, parse_content, render_content
+from moonshim.engine.dialects.openai_chat.messages.calls import render_calls
+from moonshim.engine.dialects.openai_chat.messages.content import Content, render_content
+from moonshim.engine.dialects.openai_chat.messages.parse import signature_entry
 from moonshim.engine.ids.mapper import ToolIdMapper, tool_id_strategy
-from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.ids.spelling import standard_id
 from moonshim.engine.signing import is_signed
-from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from moonshim.engine.values.copies import deep_copy
-from moonshim.errors import CannotExpress, InvalidInput
+from moonshim.errors import CannotExpress
 
-__all__ = ["parse_messages", "render_messages", "sole_signature"]
+__all__ = ["render_messages", "sole_signature"]
 
 Json: TypeAlias = dict[str, Any]
-
-_SPEAKERS: Final[dict[str, Role]] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "function": "tool",  # the 2023 protocol: its messages have no ids, and keep their fields
-}
-_PLAIN_ROLES: Final = frozenset({"system", "user", "assistant"})
-_REASONING: Final = ("reasoning_content", "reasoning")
-
-
-# --- dicts -> canonical -----------------------------------------------------------------------------------------
-
-
-def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) -> list[Message]:
-    """Canonical messages, by value. Raises `InvalidInput` for an invalid message.
-
-    Every call gets a unique canonical id, even if two were received under the same id, and every result that of its
-    call; received ids are kept as `wire_id`. `after` is the conversation that the messages continue: its calls can be
-    answered, and its ids are not reused.
-
-    >>> parse_messages([{"role": "user", "content": "hi"}])
-    [Message(role='user', parts=(Text(text='hi'),), extras={})]
-    """
-    if isinstance(messages, (str, bytes, dict)) or not isinstance(messages, Iterable):
-        raise InvalidInput(f"messages must be a list, not {type(messages).__name__}", field="messages")
-    listed = list(messages)
-    for position, message in enumerate(listed):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise InvalidInput("a message must be an object with a role", field=f"messages[{position}]")
-    pairing, before = pair([*after, *listed]), len(after)
-    ids = canonical_ids(pairing, before)
-    names = [slot.name for slot in pairing.slots]
-    slot_at = {(seen.position - before, seen.place): s for seen, s in zip(pairing.seen, pairing.slot_of, strict=True)}
-    out = []
-    for position, message in enumerate(listed):
-        role, content = message["role"], message.get("content")
-        if len(message) == 2 and role in _PLAIN_ROLES and isinstance(content, str):
-            out.append(Message(_SPEAKERS[role], (Text(content),)))
-        elif role == "tool":
-            slot = slot_at[position, 0]
-            out.append(_parse_result(message, ids[slot], names[slot]))
-        else:
-            found = {place: ids[slot_at[position, place]] for place in _places(message, position, slot_at)}
-            out.append(_parse_message(message, found))
-    return out
-
-
-def _places(message: Json, position: int, slot_at: dict[tuple[int, int], int]) -> Iterable[int]:
-    calls = message.get("tool_calls")
-    return (n for n in range(len(calls)) if (position, n) in slot_at) if isinstance(calls, list) else ()
-
-
-def _parse_message(message: Json, call_ids: dict[int, str]) -> Message:
-    given, fields = message["role"], dict(message)
-    role = _SPEAKERS.get(fields.pop("role"), "user")
-    parts: list[Part] = []
-    names: tuple[str, ...] | None = None
-    refusal: str | None = None
-    calls: tuple[CallSlot | None, ...] = ()
-    if role == "assistant":
-        thoughts, names = _take_reasoning(fields)
-        parts += thoughts
-    content, slots, omit = _take_content(fields)
-    parts += content
-    if role == "assistant" and (refusal := _take_refusal(fields, content)) is not None:
-        parts.append(Text(refusal))
-    if call_ids:
-        made, entries = parse_calls(fields.pop("tool_calls"), call_ids)
-        parts += made
-        if any(entries):
-            calls = tuple(entries)
-        # With calls, missing content is what would be written anyway.
-        omit = ()
-    if given != role:
-        fields["role"] = given
-    extras = ChatMessageExtras(deep_copy(fields) if fields else {}, omit, slots, calls, refusal, names)
-    return Message(role, tuple(parts), _held(extras))
-
-
-def _parse_result(message: Json, call_id: str, call_name: str) -> Message:
-    fields = dict(message)
-    del fields["role"]
-    content, slots, omit = _take_content(fields)
-    wire_id, name = fields.get("tool_call_id"), fields.get("name")
-    if isinstance(wire_id, str):
-        del fields["tool_call_id"]
-    elif "tool_call_id" not in fields:
-        omit = (*omit, "tool_call_id")
-    result = ToolResult(
-        call_id,
-        name if isinstance(name, str) else call_name or None,
-        tuple(content),
-        wire_id=wire_id if isinstance(wire_id, str) else None,
-    )
-    return Message("tool", (result,), _held(ChatMessageExtras(deep_copy(fields) if fields else {}, omit, slots)))
-
-
-def _held(extras: ChatMessageExtras) -> Json:
-    return {} if extras == NOTHING else {DIALECT: extras}
-
-
-def _take_content(fields: Json) -> tuple[list[Content], tuple[ContentSlot | None, ...] | None, tuple[str, ...]]:
-    """The parts of the content, the slots of a list, and the missing fields."""
-    content = fields.get("content")
-    if isinstance(content, str):
-        del fields["content"]
-        return [Text(content)], None, ()
-    if isinstance(content, list):
-        del fields["content"]
-        parts, slots = parse_content(content)
-        return parts, tuple(slots), ()
-    return [], None, () if "content" in fields else ("content",)
-
-
-def _take_refusal(fields: Json, content: list[Content]) -> str | None:
-    """The model's refusal, if the content is empty."""
-    refusal = fields.get("refusal")
-    if not isinstance(refusal, str) or not refusal or any(isinstance(part, Text) and part.text for part in content):
-        return None
-    del fields["refusal"]
-    return refusal
-
-
-def _take_reasoning(fields: Json) -> tuple[list[Reasoning], tuple[str, ...] | None]:
-    """The reasoning, and the fields in which it was received unless those are the usual ones."""
-    texts = {key: fields[key] for key in _REASONING if isinstance(fields.get(key), str)}
-    details = fields.get("reasoning_details")
-    if not isinstance(details, list) or not all(isinstance(one, dict) for one in details):
-        details = []
-    if not texts and not details:
-        return [], None
-    text = next(iter(texts.values())) if texts else _text_of_details(details)
-    keys = [key for key, value in texts.items() if value == text]
-    for key in keys:
-        del fields[key]
-    if details:
-        del fields["reasoning_details"]
-    names = None if keys == ["reasoning_content"] else tuple(keys)
-    signature = next((one["signature"] for one in details if isinstance(one.get("signature"), str)), None)
-    if details and details[-1] == _signed(signature):
-        # How we pass the signature of another dialect to a Chat client.
-        details = details[:-1]
-    return [Reasoning(text, signature, tuple(deep_copy(details)))], names
-
-
-def _signed(signature: str | None) -> Json:
-    """The entry of `reasoning_details` that carries only a signature."""
-    return {"type": "reasoning.text", "signature": signature}
-
-
-def _text_of_details(details: list[Json]) -> str:
-    texts = (one.get("text", one.get("summary")) for one in details)
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-# --- canonical -> dicts -----------------------------------------------------------------------------------------
 
 
 def render_messages(
@@ -209,6 +42,7 @@ def render_messages(
     whose calls were received that way); `tokens`: whether our own signatures may be included. Raises `CannotExpress`
     for what the protocol cannot represent.
 
+    >>> from moonshim.engine.dialects.openai_chat.messages.parse import parse_messages
     >>> history = parse_messages(
     ...     [{"role": "assistant", "tool_calls": [{"id": "x", "function": {"name": "ls", "arguments": "{}"}}]}]
     ... )
@@ -311,7 +145,7 @@ def _render_body(
             else:
                 out[field] = text
         if (signature := sole_signature(reasoning)) and (ids.tokens or not is_signed(signature)):
-            details.append(_signed(signature))
+            details.append(signature_entry(signature))
         out |= {"reasoning_details": details} if details else {}
     if calls or extras.calls:
         out["tool_calls"] = render_calls(calls, extras.calls, ids.custom)

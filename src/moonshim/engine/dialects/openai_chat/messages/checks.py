@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from moonshim.engine.dialects.openai_chat.messages import parse_messages
+from moonshim.engine.dialects.openai_chat.messages.parse import parse_messages
 from moonshim.engine.values.conversation import Message
 from moonshim.errors import InvalidInput
 
