@@ -30,10 +30,10 @@ from moonshim.doctor.clues import (
     similar_names,
     speaks,
 )
+from moonshim.engine.exchange import Exchange, RequestTarget
 from moonshim.engine.hosts.errors.body import mask_secrets
-from moonshim.engine.hosts.errors.classify import read_problem
-from moonshim.engine.prepare import Prepared, read_request
-from moonshim.engine.response.reply import ResponseStream, form_of, read_reply
+from moonshim.engine.prepare import read_request
+from moonshim.engine.response.reply import ResponseStream
 from moonshim.engine.values.conversation import Reasoning, Text, ToolCall
 from moonshim.engine.values.events import Finished
 from moonshim.engine.wire.json_codec import decode_object, encode
@@ -317,58 +317,61 @@ class _Check:
     # -- requests ------------------------------------------------------------------------
 
     async def _ask(self, messages: list[Json]) -> _Reply:
-        prepared = self._prepared(messages)
-        self._changes.update(change.rule for change in prepared.changes)
-        sent, began = encode(prepared.body), time.perf_counter()
-        accept = "text/event-stream" if prepared.body.get("stream") is True else _JSON
+        exchange = self._prepare(messages)
+        self._changes.update(exchange.change_counts)
+        body = exchange.prepared.body
+        sent, began = encode(body), time.perf_counter()
+        accept = "text/event-stream" if body.get("stream") is True else _JSON
         answer = await self._upstream.open(self._call_to("POST", self._endpoint, sent, accept=accept))
         seen = _Seen(answer.status, b"", answer.headers)
         try:
             if not 200 <= answer.status <= 299:
                 with suppress(UpstreamError):
                     seen = replace(seen, body=await answer.read_all(_READ_BYTES, cut=True))
-                raise _NoAnswer(read_problem(seen.status, seen.body, seen.headers, prepared.profile), seen)
-            reading = read_reply(
-                prepared.plan, input_format=form_of(answer.headers.get("content-type")), output_format="json"
-            )
+                raise _NoAnswer(exchange.error_from(seen.status, seen.headers, seen.body), seen)
+            exchange.start_response(answer.headers.get("content-type"), output_format="json")
             async with asyncio.timeout(self._seconds):
-                beginning = await self._read(answer, reading, began)
+                beginning = await self._read(answer, exchange, began)
         except TimeoutError:
             raise UpstreamStalled(f"the answer did not come to its end within {self._seconds:g} seconds") from None
         finally:
             answer.close()
-        out, spoken = decode_object(reading.flush()), speaks(beginning, self._dialect)
-        if reading.problem is not None or out is None or spoken != self._dialect:
-            problem = reading.problem or Problem(status=502, kind="server", message=f"it answers in {_NAMES[spoken]}")
+        out, spoken = decode_object(exchange.end()), speaks(beginning, self._dialect)
+        if exchange.problem is not None or out is None or spoken != self._dialect:
+            problem = exchange.problem or Problem(status=502, kind="server", message=f"it answers in {_NAMES[spoken]}")
             raise _NoAnswer(problem, replace(seen, body=beginning))
-        self._replies.append(_Reply(out, reading, beginning, sent))
+        self._replies.append(_Reply(out, exchange.stream, beginning, sent))
         return self._replies[-1]
 
-    async def _read(self, answer: UpstreamResponse, reading: ResponseStream, began: float) -> bytes:
+    async def _read(self, answer: UpstreamResponse, exchange: Exchange, began: float) -> bytes:
         """Read a whole response; return how it started."""
         beginning, more = b"", True
         while more:
             data = await answer.read()
             more = data != b""
             beginning += data[: _SNIFFED_BYTES - len(beginning)]
-            reading.feed(data)
-            if self._first_token is None and (reading.message.parts or not more):  # or it was not streamed
+            exchange.feed(data)
+            if self._first_token is None and (exchange.stream.message.parts or not more):  # or it was not streamed
                 self._first_token = round(time.perf_counter() - began, 3)
         return beginning
 
-    def _prepared(self, messages: list[Json]) -> Prepared:
+    def _prepare(self, messages: list[Json]) -> Exchange:
         provider = self._provider
         chain = load_chain(provider.uses_for(self._model), log=lambda level, name, fields: None)
         body = {"model": self._model, "messages": messages, "stream": True, "max_tokens": MOST_TOKENS}
-        return read_request(body | _TOOLS[self._dialect], dialect=self._dialect).prepare(
+        target = RequestTarget(
+            key=(provider.name, self._model),
             upstream=self._dialect,
             host=provider.host,
             base_url=provider.api_base_url,
             options=chain.options,
-            overrides=provider.overrides_for(self._model) or None,
+            overrides=provider.overrides_for(self._model),
             transformers=chain.transformers,
             extra_body=provider.body_for(self._model),
         )
+        exchange = Exchange(read_request(body | _TOOLS[self._dialect], dialect=self._dialect))
+        exchange.prepare(target)
+        return exchange
 
     def _call_to(
         self, method: str, url: str, body: bytes = b"", key: Secret | None = None, accept: str = _JSON
