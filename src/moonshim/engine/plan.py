@@ -1,4 +1,4 @@
-"""What mending a reply needs to know of its request: tools, history, model, options -> a plan."""
+"""What repairing a response needs to know about its request: tools, history, model, options -> a plan."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PlanSpec(Struct, frozen=True, kw_only=True):
 
 
 class Plan:
-    """Makes the parts that mend one reply; it holds no state of a stream, so one plan may serve many."""
+    """Makes the parts that repair one response. It holds no state of a stream: one plan may serve many responses."""
 
     __slots__ = (
         "_declared",
@@ -88,19 +88,19 @@ class Plan:
         self.options: KimiOptions = spec.options
         self._grammar_name, self._history, self._may_call = spec.grammar, spec.history, spec.may_call
         self._declared = DeclaredTools(None if spec.tools is None else list(spec.tools))
-        # Those that leave answers alone cost nothing, and one that fails does so before a host is asked.
+        # Transformers that leave responses alone cost nothing, and one that fails does so before the request is sent.
         self._transformers = tuple(one for one in reversed(spec.transformers) if self._stages_of(one))
 
     @property
     def translates(self) -> bool:
-        """Whether the answer has to be written anew: in another dialect, with calls of another kind, or by stages."""
+        """Whether the response has to be encoded again: in another dialect, with custom tool calls, or after stages."""
         if self.client is None or self.upstream is None:
             return False
         custom = any(tool.kind == "custom" for tool in self.reply.tools.values())
         return custom or bool(self._transformers) or not (self.client.name == self.upstream.name == "openai_chat")
 
     def stages(self) -> StageChain:
-        """New stages for one answer, in the order in which they see it: the last transformer of the chain first."""
+        """New stages for one response, in the order in which they see it: the last transformer of the chain first."""
         return StageChain(
             (name_of(transformer), stage)
             for transformer in self._transformers
@@ -161,7 +161,7 @@ def plan_for(
     history: Iterable[Mapping[str, Any] | Message] | None = None,
     options: KimiOptions | None = None,
 ) -> Plan:
-    """A plan from what people have at hand: OpenAI dicts or canonical values; or the one that they have."""
+    """The plan that was given; or one from the keywords of `Mender` and others: OpenAI dicts or canonical values."""
     if plan is not None:
         if not isinstance(plan, Plan):
             raise InvalidInput(f"plan must be what prepare_request gave, not {type(plan).__name__}", field="plan")
@@ -186,7 +186,7 @@ def plan_for(
 
 
 def allows_calls(tools: Sequence[Any] | None, tool_choice: Any) -> bool:
-    """Whether the model may call tools: None means that nobody knows, an empty list or "none" that it may not."""
+    """Whether the model may call tools: None means not known, an empty list or "none" that it may not."""
     choice = tool_choice.get("type") if isinstance(tool_choice, Mapping) else tool_choice
     return (tools is None or bool(tools)) and choice != "none"
 
@@ -198,7 +198,7 @@ def check_options(options: object) -> None:
 
 
 def _check_list(values: object, kinds: tuple[type, ...], field: str, what: str) -> list[Any]:
-    """A list of these kinds of values; anything else is an error that names the place."""
+    """The values as a list, all of these types; anything else raises an error with the place."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise InvalidInput(f"{field} must be a list of {what}, not {type(values).__name__}", field=field)
     listed = list(values)

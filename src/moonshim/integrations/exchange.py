@@ -1,9 +1,9 @@
-"""One request of a package -> what its host accepts, and the host's answer -> what the package reads. No I/O in here.
+"""A request of an SDK -> what its host accepts, and the host's response -> what the SDK reads, without I/O.
 
     route_of -> ClientState.begin -> ClientExchange.body -> the host -> start_response -> feed* -> end
                                                                      -> host_error
 
-`ClientState` is what the requests of one client share.
+`ClientState` is what the requests of one client share. The work is done in `engine.exchange`.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ __all__ = ["ClientExchange", "ClientState", "ErrorReply", "Header", "Route", "re
 Header: TypeAlias = tuple[str, str]
 
 _MOONSHOTS: Final = frozenset({"moonshot", "moonshot-anthropic", "kimi-coding"})
-"""Hosts of nothing but Kimi, whatever the model is called."""
+"""Hosts that serve Kimi models only, whatever the model is called."""
 _KEYS: Final = re.compile(r"auth|api-?key|token|secret", re.IGNORECASE)
-"""The names of headers that hold a key: `authorization`, `x-goog-api-key`, `cf-aig-authorization`, …"""
+"""Names of headers that hold a key: `authorization`, `x-goog-api-key`, `cf-aig-authorization`, …"""
 _KEYS_IN_ADDRESSES: Final = re.compile(r"key|auth|token|secret|sig", re.IGNORECASE)
-"""Not all that stands behind a question mark: errors speak of an `api-version`."""
+"""Names of query parameters that hold a key. Others are not secret: errors quote an `api-version`."""
 _OF_THE_BODY: Final = frozenset({"content-type", "content-encoding", "content-length", "transfer-encoding"})
 _RETRYING: Final = frozenset({"retry-after", "retry-after-ms", "x-should-retry"})
 
 
 class Route(Struct, frozen=True):
-    """A path at which packages ask models, and where that is asked."""
+    """A path to which SDKs post requests for a model, and where such a request is sent."""
 
     end: str
     dialect: str
-    """The package's."""
+    """The SDK's."""
     upstream: str
     """The host's."""
     asked_at: str
@@ -59,13 +59,13 @@ class Route(Struct, frozen=True):
 _ROUTES: Final = (
     Route("/chat/completions", "openai_chat", "openai_chat", "/chat/completions"),
     Route("/messages", "anthropic", "anthropic", "/messages"),
-    # Few hosts of Kimi speak Responses, and all of them Chat.
+    # Few hosts of Kimi models support Responses, but all of them support Chat.
     Route("/responses", "openai_responses", "openai_chat", "/chat/completions"),
 )
 
 
 def route_of(method: str, path: str) -> Route | None:
-    """The route of a request that may have to be made right; None: it is none of ours, whatever its body says.
+    """The route of a request that may have to be prepared; None: the request passes unchanged, whatever its body.
 
     >>> route_of("POST", "/v1/messages").dialect, route_of("GET", "/v1/models"), route_of("POST", "/v1/embeddings")
     ('anthropic', None, None)
@@ -74,7 +74,7 @@ def route_of(method: str, path: str) -> Route | None:
 
 
 class ErrorReply(Struct, frozen=True):
-    """A whole answer that is an error."""
+    """A response that is an error."""
 
     status: int
     headers: list[Header]
@@ -97,7 +97,7 @@ class ClientState:
     ) -> None:
         if options is not None:
             check_options(options)
-        profile_for(model="", host=host, overrides=overrides)  # what is misspelt is told now, not at the first request
+        profile_for(model="", host=host, overrides=overrides)  # report mistakes now, not at the first request
         if not isinstance(transformers, Iterable):
             raise InvalidInput("transformers must be a list of transformers", field="transformers")
         if memory is not None and not isinstance(memory, Memory):
@@ -110,17 +110,17 @@ class ClientState:
     def begin(
         self, route: Route, url: str, headers: Mapping[str, str], content: bytes, query: str = ""
     ) -> ClientExchange | None:
-        """The exchange that a request begins; None: it is not for us, and goes as it came.
+        """Start the exchange of a request; None: the request is not for a Kimi model, and passes unchanged.
 
-        `query` is what stands behind the question mark of the address: a key, for some hosts.
-        What cannot be made right raises `MoonshimError`, to be told with `render_error`.
+        `query` is the query string of the URL, which holds the key for some hosts. A request that cannot be prepared
+        raises `MoonshimError`, for `render_error`.
         """
         body = None if "content-encoding" in headers else decode_object(content)
         if body is None or not self._is_ours(body.get("model"), url, route.upstream):
             return None
         secrets = tuple(value for name, value in sorted(headers.items()) if _KEYS.search(name))
         secrets += tuple(value for name, value in parse_qsl(query) if _KEYS_IN_ADDRESSES.search(name))
-        # What belongs to one key is never found under another.
+        # Entries stored for one key are never found with another.
         space = blake2b("\n".join((*secrets, query)).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
         resolved = self.responses.resolve(space, body) if route.dialect == "openai_responses" else body
         parsed = read_request(resolved, dialect=route.dialect)
@@ -164,7 +164,7 @@ class ClientState:
 def render_error(
     problem: Problem | MoonshimError, dialect: str, headers: Sequence[Header] = (), *, sends_again: bool = False
 ) -> ErrorReply:
-    """An error in the words of a dialect."""
+    """An error in the format of a dialect."""
     if isinstance(problem, MoonshimError):
         problem = problem_of(problem)
     if not problem.retryable:
@@ -175,14 +175,14 @@ def render_error(
 
 
 class ClientExchange:
-    """One request of a package, and its response on the way back: an `Exchange`, with the state of its client."""
+    """One request of an SDK and its response: an `Exchange` that remembers in the state of its client."""
 
     def __init__(self, state: ClientState, exchange: Exchange, body: dict[str, Any], space: str) -> None:
         self._state, self._exchange, self._received_body, self._space = state, exchange, body, space
 
     @property
     def body(self) -> bytes:
-        """What is sent."""
+        """What to send to the host."""
         return encode(self._exchange.prepared.body)
 
     def start_response(self, content_type: str | None) -> None:
@@ -195,7 +195,7 @@ class ClientExchange:
         return self._exchange.is_useless
 
     def feed(self, data: bytes) -> bytes:
-        """More bytes came from the host; the bytes for the package."""
+        """More bytes came from the host; the bytes for the SDK."""
         return self._remember(self._exchange.feed(data))
 
     def end(self) -> bytes:
@@ -207,7 +207,7 @@ class ClientExchange:
         return self._remember(self._exchange.fail(problem_of(error)))
 
     def _remember(self, out: bytes) -> bytes:
-        """Store what there is to store before the package gets these bytes: its next request may come at once."""
+        """Store what there is to store before the SDK gets these bytes: its next request may come at once."""
         state, exchange = self._state, self._exchange
         if exchange.ending is not None:
             if (entry := exchange.take_entry()) is not None:
@@ -224,7 +224,7 @@ class ClientExchange:
         return None if problem is None else self._error_reply(problem)
 
     def host_error(self, status: int, headers: Sequence[Header], body: bytes) -> ErrorReply:
-        """The host's error, whatever its shape, in the package's dialect."""
+        """The host's error, whatever its format, in the SDK's dialect."""
         return self._error_reply(self._exchange.error_from(status, dict(headers), body), _forwarded_headers(headers))
 
     def _error_reply(self, problem: Problem, headers: Sequence[Header] = ()) -> ErrorReply:
@@ -235,7 +235,7 @@ class ClientExchange:
         return render_error(problem, exchange.parsed.dialect, headers, sends_again=sends_again)
 
     def headers(self, headers: Sequence[Header]) -> list[Header]:
-        """Those of a response that begins: the host's, except for those about its body, and what was repaired."""
+        """Headers of a response that starts: the host's, except for those about its body, and the repairs so far."""
         exchange = self._exchange
         repairs = describe_counts(exchange.change_counts, exchange.repair_counts)
         own = [("content-type", CONTENT_TYPES[exchange.output_format]), ("x-moonshim-repairs", repairs)]

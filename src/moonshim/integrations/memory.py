@@ -1,4 +1,4 @@
-"""What was thought and answered -> the same again, for the clients of one process: bounded, and safe in any thread."""
+"""Reasoning and responses -> the same again, for the clients of one process: a bounded, thread-safe store in memory."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["DEFAULT_BYTES", "Memory"]
 
 DEFAULT_BYTES: Final = 64 * 1024 * 1024
 _ITEM: Final = 300
-"""What a value costs in Python beside its bytes, so that many small ones are bounded too."""
+"""Overhead of a value in Python, in bytes, so that many small values are bounded too."""
 _MOST_FIELDS: Final = 64
-"""Of one key: the same turn, thought anew again and again."""
+"""Maximum number of fields under one key: a client may run the same turn again and again."""
 
 
 class Memory:
-    """Holds at most `limit` bytes; what was not used for the longest time goes first.
+    """Holds at most `limit` bytes; the least recently used entries are dropped first.
 
-    Clients that share one know each other's conversations: pass the same to a client and to its asynchronous twin.
-    With a limit of 0 nothing is remembered.
+    Clients that share a memory can continue each other's conversations: pass the same one to a client and to its async
+    counterpart. With a limit of 0 nothing is remembered.
     """
 
     def __init__(self, limit: int = DEFAULT_BYTES) -> None:
@@ -32,13 +32,13 @@ class Memory:
             raise InvalidInput(f"limit must be a number of bytes, not {limit!r}", field="limit")
         self._limit = limit
         self._items: OrderedDict[str, dict[str, bytes]] = OrderedDict()
-        """The one that was not used for the longest time first."""
+        """The least recently used first."""
         self._lock = Lock()
         self.size: int = 0
-        """In bytes, with an estimate of what Python needs."""
+        """In bytes, including an estimate of Python's overhead."""
 
     def recall(self, space: str, parsed: ParsedRequest) -> dict[int, Reasoning]:
-        """The reasoning that the turns of a request have lost, by the index of their message."""
+        """The reasoning that the messages of a request have lost, by message index."""
         wanted = ReasoningLookup(parsed.lost_turns(), space)
         return wanted.resolve({key: self.get(key) for key in wanted.keys})
 
@@ -47,7 +47,7 @@ class Memory:
         self.put(store_key(space, entry.key), entry.field, entry.value)
 
     def get(self, key: str) -> dict[str, bytes]:
-        """All that is under a key, by its field."""
+        """All values under a key, by field."""
         with self._lock:
             if key not in self._items:
                 return {}
