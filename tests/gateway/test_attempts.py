@@ -53,7 +53,9 @@ def attempts(
     )
 
 
-def asked(tries: Attempts, *problems: Problem, now: float = 0.0, another_key: bool = False) -> list[tuple[str, float]]:
+def tries_for(
+    tries: Attempts, *problems: Problem, now: float = 0.0, another_key: bool = False
+) -> list[tuple[str, float]]:
     """Whom it asks and after how long, when these are the answers; the last of them again and again."""
     out: list[tuple[str, float]] = []
     while (attempt := tries.next(now)) is not None:
@@ -90,50 +92,57 @@ ONLY_ONE: Final = [("first", 0.0)]
     ids=lambda value: f"{value.status} {value.kind}" if isinstance(value, Problem) else "",
 )
 def test_what_a_host_says_decides_who_is_asked_next(told: Problem, expected: list[tuple[str, float]]) -> None:
-    assert asked(attempts(), told) == expected
+    assert tries_for(attempts(), told) == expected
 
 
 @pytest.mark.parametrize(
     ("error", "expected"), [(UpstreamUnreachable, AGAIN), (UpstreamBroke, AGAIN), (UpstreamStalled, ONWARD)]
 )
 def test_errors_of_the_connection_decide_too(error: type[MoonshimError], expected: list[tuple[str, float]]) -> None:
-    assert asked(attempts(), problem_of(error("gone"))) == expected
+    assert tries_for(attempts(), problem_of(error("gone"))) == expected
 
 
 class TestPauses:
     @given(st.floats(0, 1, exclude_max=True))
     def test_a_pause_is_a_random_part_of_one_that_doubles(self, random: float) -> None:
-        waits = [wait for _, wait in asked(attempts(1, random=random, retries=Retries(attempts=5)), SERVER)]
+        waits = [wait for _, wait in tries_for(attempts(1, random=random, retries=Retries(attempts=5)), SERVER)]
         assert waits == pytest.approx([0.0, *(random * FIRST_PAUSE * 2**count for count in range(4))])
 
     def test_no_pause_is_longer_than_is_allowed(self) -> None:
         retries = Retries(attempts=12, longest_wait=3.0, breaker_failures=100)
-        waits = [wait for _, wait in asked(attempts(1, random=0.999, retries=retries), SERVER)]
+        waits = [wait for _, wait in tries_for(attempts(1, random=0.999, retries=retries), SERVER)]
         assert max(waits) == 3.0
         assert len(waits) == 11  # the budget's reserve of ten, and the first
 
     def test_a_host_is_asked_again_after_what_it_says_and_a_little_more(self) -> None:
-        waits = [wait for _, wait in asked(attempts(1), problem(429, "rate_limit", 7.0))]
+        waits = [wait for _, wait in tries_for(attempts(1), problem(429, "rate_limit", 7.0))]
         assert waits == pytest.approx([0.0, 7.35, 7.35])
 
     def test_a_host_that_wants_a_longer_pause_is_not_waited_for(self) -> None:
-        assert asked(attempts(), problem(429, "rate_limit", 60.0), problem(500, "server", 60.0)) == ONWARD
-        assert asked(attempts(1), problem(429, "rate_limit", 20.1)) == ONLY_ONE
+        assert tries_for(attempts(), problem(429, "rate_limit", 60.0), problem(500, "server", 60.0)) == ONWARD
+        assert tries_for(attempts(1), problem(429, "rate_limit", 20.1)) == ONLY_ONE
 
 
 def test_a_target_is_asked_as_often_as_is_configured() -> None:
-    assert asked(attempts(1, retries=Retries(attempts=1)), SERVER) == ONLY_ONE
+    assert tries_for(attempts(1, retries=Retries(attempts=1)), SERVER) == ONLY_ONE
 
 
 def test_every_target_begins_without_a_pause_and_with_all_its_tries() -> None:
     told = [SERVER, problem(404, "not_found"), SERVER, SERVER, SERVER, problem(400, "invalid_request")]
-    assert [name for name, _ in asked(attempts(3), *told)] == ["first", "first", "second", "second", "second", "third"]
+    assert [name for name, _ in tries_for(attempts(3), *told)] == [
+        "first",
+        "first",
+        "second",
+        "second",
+        "second",
+        "third",
+    ]
 
 
 def test_another_key_is_tried_at_once_at_the_same_target() -> None:
-    names = asked(attempts(), problem(401, "authentication"), another_key=True)
+    names = tries_for(attempts(), problem(401, "authentication"), another_key=True)
     assert names == [("first", 0.0)] * 3 + [("second", 0.0)] * 3
-    assert asked(attempts(), problem(400, "invalid_request"), another_key=True) == ONLY_ONE
+    assert tries_for(attempts(), problem(400, "invalid_request"), another_key=True) == ONLY_ONE
 
 
 class TestWhatTheClientIsTold:
@@ -149,7 +158,7 @@ class TestWhatTheClientIsTold:
     )
     def test_a_fallbacks_account_does_not_hide_what_went_wrong(self, told: list[Problem], status: int) -> None:
         tries = attempts()
-        asked(tries, *told)
+        tries_for(tries, *told)
         assert tries.problem is not None
         assert tries.problem.status == status
 
@@ -161,17 +170,17 @@ class TestTheBudget:
     def test_retries_are_a_part_of_the_requests(self) -> None:
         budget = RetryBudget(0.2, reserve=3.0, each_second=0.0)
         breakers = Breakers(Retries(breaker_failures=10_000))
-        counts = [len(asked(attempts(1, budget=budget, breakers=breakers), SERVER)) - 1 for _ in range(203)]
+        counts = [len(tries_for(attempts(1, budget=budget, breakers=breakers), SERVER)) - 1 for _ in range(203)]
         assert sum(counts) == 3 + 40
 
     def test_a_fallback_takes_nothing_from_it(self) -> None:
         budget = RetryBudget(0.2, reserve=0.0, each_second=0.0)
-        assert asked(attempts(budget=budget), SERVER) == ONWARD
+        assert tries_for(attempts(budget=budget), SERVER) == ONWARD
 
     def test_what_is_left_over_is_kept_only_up_to_the_reserve(self) -> None:
         budget = RetryBudget(0.5, reserve=2.0, each_second=0.0)
         for _ in range(100):
-            budget.asked(0.0)
+            budget.count_request(0.0)
         assert [budget.take(0.0) for _ in range(4)] == [True, True, False, False]
 
     def test_it_grows_with_time_for_those_who_ask_rarely(self) -> None:
@@ -182,9 +191,9 @@ class TestTheBudget:
 
     def test_a_budget_of_none_means_no_retries_at_all(self) -> None:
         budget = RetryBudget(0.0)
-        budget.asked(0.0)
+        budget.count_request(0.0)
         assert not budget.take(1e9)
-        assert asked(attempts(budget=budget), SERVER) == ONWARD
+        assert tries_for(attempts(budget=budget), SERVER) == ONWARD
 
 
 class TestBreakers:
@@ -304,12 +313,12 @@ class TestBreakers:
     def test_only_failures_of_the_host_count(self, told: Problem, broken: bool) -> None:
         breakers = Breakers(self.SETTINGS)
         for _ in range(5):
-            asked(attempts(1, breakers=breakers), told)
+            tries_for(attempts(1, breakers=breakers), told)
         assert breakers.allows("first", "me", 0.0) is not broken
 
     def test_a_refused_request_shows_that_the_host_is_well_again(self) -> None:
         breakers = self.broken()
-        asked(attempts(1, breakers=breakers), problem(400, "invalid_request"), now=130.0)
+        tries_for(attempts(1, breakers=breakers), problem(400, "invalid_request"), now=130.0)
         assert all(breakers.allows("first", "me", 130.0) for _ in range(3))
 
     def test_a_provider_that_is_left_alone_is_passed_over(self) -> None:
@@ -320,7 +329,7 @@ class TestBreakers:
         tries.succeeded(attempt)
 
     def test_tries_end_when_the_breaker_closes_in_between(self) -> None:
-        names = [name for name, _ in asked(attempts(retries=Retries(attempts=9, breaker_failures=2)), SERVER)]
+        names = [name for name, _ in tries_for(attempts(retries=Retries(attempts=9, breaker_failures=2)), SERVER)]
         assert names == ["first", "first", "second", "second"]
 
     def test_when_nobody_may_be_asked_the_client_is_told_how_long_to_wait(self) -> None:

@@ -54,7 +54,7 @@ def test_numbers_that_cannot_be_are_left_out_and_the_rest_is_counted(absurd: int
     metrics = Metrics()
     record = finished(input_tokens=absurd, output_tokens=absurd, cached_tokens=absurd, seconds=-1.0)
     record.first_byte_seconds = math.nan
-    metrics.begun(record)
+    metrics.count_started(record)
     metrics.observe(record)
     found = told(metrics)
     assert found["moonshim_requests_open"] == 0
@@ -68,7 +68,7 @@ def test_what_cannot_be_counted_is_told_once_and_raises_nothing(monkeypatch: pyt
     monkeypatch.setattr(logs, "log_error", lambda record, error: faults.append(record.request_id))
     metrics = Metrics()
     for _ in range(2):
-        metrics.begun(finished())
+        metrics.count_started(finished())
         metrics.observe(finished(repairs={"marker_call": -1}))
     assert faults == ["req_1"]
     assert told(metrics)["moonshim_requests_open"] == 0
@@ -77,7 +77,7 @@ def test_what_cannot_be_counted_is_told_once_and_raises_nothing(monkeypatch: pyt
 def test_a_request_is_counted_under_all_that_is_known_of_it() -> None:
     metrics = Metrics()
     for _ in range(2):
-        metrics.begun(finished())
+        metrics.count_started(finished())
         metrics.observe(finished())
     found = told(metrics)
     labels = 'dialect="anthropic",model="kimi-k2",outcome="ok",provider="fireworks",status="200"'
@@ -93,13 +93,13 @@ def test_a_request_is_counted_under_all_that_is_known_of_it() -> None:
 
 def test_what_is_no_request_is_counted_too() -> None:
     metrics = Metrics()
-    metrics.begun(finished())
-    metrics.retried("groq")
-    metrics.breaker("groq", is_open=True)
-    metrics.breaker("moonshot", is_open=True)
-    metrics.breaker("moonshot", is_open=False)
-    metrics.reloaded(True)
-    metrics.reloaded(False)
+    metrics.count_started(finished())
+    metrics.count_retry("groq")
+    metrics.set_breaker("groq", is_open=True)
+    metrics.set_breaker("moonshot", is_open=True)
+    metrics.set_breaker("moonshot", is_open=False)
+    metrics.count_reload(True)
+    metrics.count_reload(False)
     found = told(metrics)
     assert found["moonshim_requests_open"] == 1
     assert found['moonshim_retries_total{provider="groq"}'] == 1
@@ -128,7 +128,7 @@ def test_clients_cannot_make_up_labels() -> None:
 def test_probes_are_no_requests() -> None:
     metrics = Metrics()
     for path in ("/health", "/ready", "/metrics"):
-        metrics.begun(finished(path=path))
+        metrics.count_started(finished(path=path))
         assert told(metrics)["moonshim_requests_open"] == 0, "who asks for the numbers is not one of them"
         metrics.observe(finished(path=path))
     assert not [name for name in told(metrics) if name.startswith("moonshim_requests_total")]

@@ -13,7 +13,7 @@ from tests.support.gateway.serving import wait_until
 
 def test_whoever_logs_does_not_wait_and_is_told_what_was_dropped() -> None:
     reads, writes = os.pipe()
-    writer = LineWriter(writes, limit=10, tell_dropped="dropped {}".format)
+    writer = LineWriter(writes, limit=10, report_dropped="dropped {}".format)
     line = "x" * 4000
     for _ in range(100):  # a pipe takes 64 KiB, the queue ten more lines
         writer.write(line)

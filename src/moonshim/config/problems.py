@@ -76,8 +76,8 @@ class Problems:
         return next((self._lines[path[:size]] for size in range(len(path), 0, -1) if path[:size] in self._lines), None)
 
 
-def _by_line(told: tuple[int, str]) -> int:
-    return told[0]
+def _by_line(problem: tuple[int, str]) -> int:
+    return problem[0]
 
 
 def display_path(path: Path) -> str:

@@ -17,7 +17,7 @@ def warnings_of(config: Config, now: datetime | None = None) -> list[str]:
     moment = now or datetime.now(UTC)
     lines = list(config.notes)
     for provider in config.providers:
-        lines += [f"provider `{provider.name}`: {line}" for line in _of_provider(provider, config)]
+        lines += [f"provider `{provider.name}`: {line}" for line in _provider_warnings(provider, config)]
     lines += [
         f"key `{key.name}`: it has expired ({key.expires:%Y-%m-%d})"
         for key in config.keys
@@ -30,13 +30,13 @@ def warnings_of(config: Config, now: datetime | None = None) -> list[str]:
     return lines
 
 
-def _of_provider(provider: ProviderConfig, config: Config) -> Iterator[str]:
+def _provider_warnings(provider: ProviderConfig, config: Config) -> Iterator[str]:
     near = is_loopback(provider.api_base_url)
     if provider.api_base_url.startswith("http://") and not near:
         yield "its address is http://, so keys and conversations can be read on the way"
     sends_key = any(name.lower() in ("authorization", "x-api-key", "api-key") for name in provider.headers)
-    told = any(not source.found for source in provider.key_sources)  # when the file was loaded
-    if not provider.keys and not (near or sends_key or told or provider.passes_client_key):
+    reported = any(not source.found for source in provider.key_sources)  # when the file was loaded
+    if not provider.keys and not (near or sends_key or reported or provider.passes_client_key):
         yield "it has no key"
     if provider.passes_client_key and config.keys:
         yield "passes_client_key does nothing while there are gateway keys"

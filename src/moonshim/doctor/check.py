@@ -143,7 +143,7 @@ async def check_providers(
     async def check(provider: ProviderConfig) -> ProviderReport:
         async with places:
             examined = _Check(upstream, provider, seconds, {} if user_agent is None else {"user-agent": user_agent})
-            return await examined.run(_picked(config, provider, model))
+            return await examined.run(_pick_model(config, provider, model))
 
     tasks = [asyncio.create_task(check(provider)) for provider in config.providers]
     try:
@@ -172,7 +172,7 @@ class _Reply(Struct, frozen=True):
         return next((part.text for part in parts if isinstance(part, Reasoning) and part.text), "")
 
 
-class _Seen(Struct, frozen=True):
+class _Probe(Struct, frozen=True):
     """What came back instead of a response."""
 
     status: int
@@ -183,7 +183,7 @@ class _Seen(Struct, frozen=True):
 class _NoAnswer(Exception):
     """The host responded, but not with an answer. The message is the host's, with the status."""
 
-    def __init__(self, problem: Problem, seen: _Seen) -> None:
+    def __init__(self, problem: Problem, seen: _Probe) -> None:
         super().__init__(problem.message if seen.status < 300 else f"{seen.status}, {problem.message}")
         self.problem, self.seen = problem, seen
 
@@ -197,7 +197,7 @@ class _Check:
         self._upstream, self._provider, self._seconds, self._headers = upstream, provider, seconds, headers
         self._dialect: Spoken = provider.dialect
         self._endpoint = endpoint_of(provider)
-        self._shown = without_secrets(self._endpoint)
+        self._display_url = without_secrets(self._endpoint)
         self._secrets = secrets_of(provider)
         self._model, self._why = _GUESS, "a guess: none is configured, and the host lists none"
         self._findings: dict[tuple[Topic, str], Finding] = {}
@@ -219,7 +219,7 @@ class _Check:
             provider=self._provider.name,
             right=all(finding.state != "wrong" for finding in findings),
             model=self._model,
-            address=self._shown,
+            address=self._display_url,
             dialect=self._dialect,
             findings=findings,
             call=self._call,
@@ -234,16 +234,16 @@ class _Check:
 
     # -- findings ------------------------------------------------------------------------
 
-    def _note(self, topic: Topic, state: State, said: str, cause: str | None = None, hint: str | None = None) -> None:
+    def _note(self, topic: Topic, state: State, detail: str, cause: str | None = None, hint: str | None = None) -> None:
         """The last finding on a topic counts, but a wrong key among several is never overwritten."""
-        place = said if cause == "one_of_the_keys" else ""
+        place = detail if cause == "one_of_the_keys" else ""
         for secret in self._secrets:
-            said, hint = said.replace(secret, "***"), hint and hint.replace(secret, "***")
-        text = mask_secrets(" ".join(said.split()))[:_LONGEST_SAID]
+            detail, hint = detail.replace(secret, "***"), hint and hint.replace(secret, "***")
+        text = mask_secrets(" ".join(detail.split()))[:_LONGEST_SAID]
         self._findings[topic, place] = Finding(topic, state, text, cause, hint)
 
-    def _wrong(self, topic: Topic, cause: str, said: str, hint: str | None = None) -> None:
-        self._note(topic, "wrong", said, cause, hint)
+    def _wrong(self, topic: Topic, cause: str, detail: str, hint: str | None = None) -> None:
+        self._note(topic, "wrong", detail, cause, hint)
 
     @property
     def _repairs(self) -> Counter[str]:
@@ -252,7 +252,7 @@ class _Check:
     # -- the round -------------------------------------------------------------------
 
     async def _round(self, picked: tuple[str, str] | None) -> None:
-        if picked is None and (listed := await self._listed()):
+        if picked is None and (listed := await self._list_models()):
             kimi = next((name for name in listed if "kimi" in name.lower()), listed[0])
             picked = kimi, "from the host's list, as none is configured"
         self._model, self._why = picked or (self._model, self._why)
@@ -265,8 +265,8 @@ class _Check:
         except _NoAnswer as failure:
             await self._diagnose(failure)
             return
-        self._note("address", "right", self._shown)
-        self._note("key", "right", self._key_said("accepted", "none is configured, and none is asked for"))
+        self._note("address", "right", self._display_url)
+        self._note("key", "right", self._describe_key("accepted", "none is configured, and none is asked for"))
         self._note("model", "right", f"{self._model} ({self._why})")
         self._note("dialect", "right", _NAMES[self._dialect])
         await self._other_keys()
@@ -303,13 +303,13 @@ class _Check:
             self._wrong("answer", "empty_answer", "behind the result it said nothing")
         returned = encode(thought)[1:-1] in second.sent
         then = "and were given back" if returned else "which this host does not want back"
-        said = f"{len(thought):,} characters came, {then}" if thought else "none came"
-        self._note("reasoning", "right" if thought else "unknown", said)
+        detail = f"{len(thought):,} characters came, {then}" if thought else "none came"
+        self._note("reasoning", "right" if thought else "unknown", detail)
 
     async def _other_keys(self) -> None:
         """Keys beyond the first: an empty request shows whether they are accepted."""
         for number, key in enumerate(self._provider.keys[1:], 2):
-            seen = await self._look(self._call_to("POST", self._endpoint, b"{}", key))
+            seen = await self._probe(self._call_to("POST", self._endpoint, b"{}", key))
             if seen is not None and seen.status in (401, 403):
                 count = len(self._provider.keys)
                 self._wrong("key", "one_of_the_keys", f"number {number} of {count} is refused ({seen.status})")
@@ -323,7 +323,7 @@ class _Check:
         sent, began = encode(body), time.perf_counter()
         accept = "text/event-stream" if body.get("stream") is True else _JSON
         answer = await self._upstream.open(self._call_to("POST", self._endpoint, sent, accept=accept))
-        seen = _Seen(answer.status, b"", answer.headers)
+        seen = _Probe(answer.status, b"", answer.headers)
         try:
             if not 200 <= answer.status <= 299:
                 with suppress(UpstreamError):
@@ -336,9 +336,9 @@ class _Check:
             raise UpstreamStalled(f"the answer did not come to its end within {self._seconds:g} seconds") from None
         finally:
             answer.close()
-        out, spoken = decode_object(exchange.end()), speaks(beginning, self._dialect)
-        if exchange.problem is not None or out is None or spoken != self._dialect:
-            problem = exchange.problem or Problem(status=502, kind="server", message=f"it answers in {_NAMES[spoken]}")
+        out, actual = decode_object(exchange.end()), speaks(beginning, self._dialect)
+        if exchange.problem is not None or out is None or actual != self._dialect:
+            problem = exchange.problem or Problem(status=502, kind="server", message=f"it answers in {_NAMES[actual]}")
             raise _NoAnswer(problem, replace(seen, body=beginning))
         self._replies.append(_Reply(out, exchange.stream, beginning, sent))
         return self._replies[-1]
@@ -382,31 +382,31 @@ class _Check:
         timeouts = Timeouts(connect=connect, first_byte=seconds, between_bytes=seconds)
         return UpstreamRequest(url, headers, body, timeouts, provider.proxy, provider.ca_bundle, method)
 
-    async def _look(self, call: UpstreamRequest) -> _Seen | None:
+    async def _probe(self, call: UpstreamRequest) -> _Probe | None:
         """What responds there; None: nothing."""
         with suppress(UpstreamError, TimeoutError):
             async with asyncio.timeout(self._seconds):
                 answer = await self._upstream.open(call)
-                return _Seen(answer.status, await answer.read_all(_READ_BYTES, cut=True), answer.headers)
+                return _Probe(answer.status, await answer.read_all(_READ_BYTES, cut=True), answer.headers)
         return None
 
-    async def _listed(self) -> list[str] | None:
+    async def _list_models(self) -> list[str] | None:
         """The names of the host's models, if it lists them."""
         url = urlsplit(self._endpoint)
-        seen = await self._look(self._call_to("GET", url._replace(path=f"{base_of(url.path)}/models").geturl()))
+        seen = await self._probe(self._call_to("GET", url._replace(path=f"{base_of(url.path)}/models").geturl()))
         return None if seen is None or seen.status != 200 else model_names(seen.body)
 
     # -- diagnosis -----------------------------------------------------------------------
 
     async def _unreachable(self, error: UpstreamError) -> None:
         if not isinstance(error, UpstreamUnreachable):
-            self._note("address", "right", f"{self._shown} takes requests")
+            self._note("address", "right", f"{self._display_url} takes requests")
             self._wrong("answer", "silent", str(error))
             return
         url = urlsplit(self._endpoint)
         if url.port is not None:
             other = url._replace(scheme="http" if url.scheme == "https" else "https").geturl()
-            seen = await self._look(replace(self._call_to("GET", other), headers={}))  # never send a key unencrypted
+            seen = await self._probe(replace(self._call_to("GET", other), headers={}))  # never send a key unencrypted
             if seen is not None and seen.status != 400:  # 400: a TLS server's response to plain HTTP
                 self._wrong("address", "other_scheme", str(error), setting_line(other))
                 return
@@ -416,24 +416,28 @@ class _Check:
     async def _diagnose(self, failure: _NoAnswer) -> None:
         """The host responds, but not as it should."""
         problem, seen = failure.problem, failure.seen
-        url, spoken = urlsplit(self._endpoint), speaks(seen.body, self._dialect)
-        self._note("address", "right", f"{self._shown} answers")
+        url, actual = urlsplit(self._endpoint), speaks(seen.body, self._dialect)
+        self._note("address", "right", f"{self._display_url} answers")
         if url.scheme == "http" and seen.status == 400 and _TLS_WANTED.search(problem.message):
             self._wrong("address", "other_scheme", str(failure), setting_line(url._replace(scheme="https").geturl()))
         elif 300 <= seen.status <= 399:
             to = without_secrets(base_of(seen.headers.get("location", "nowhere")))
             self._wrong("address", "redirect", f"{seen.status}, it sends on to {to}")
-        elif seen.status in _NO_SUCH_PATH or (seen.status < 300 and spoken != self._dialect):
-            await self._missing(failure, spoken)
-        elif spoken == "page":
+        elif seen.status in _NO_SUCH_PATH or (seen.status < 300 and actual != self._dialect):
+            await self._missing(failure, actual)
+        elif actual == "page":
             self._wrong("answer", "page_before_it", str(failure))
         elif problem.kind in _ABOUT_KEY | _ABOUT_HOST:
             self._blame(failure)
-        elif spoken != self._dialect:
-            await self._missing(failure, spoken)
+        elif actual != self._dialect:
+            await self._missing(failure, actual)
         elif (field := self._refused_body_field(problem)) is not None:
             self._wrong("answer", "body_refused", str(failure), f"body.{field}")
-        elif self._names_model(problem) and (listed := await self._listed()) is not None and self._model not in listed:
+        elif (
+            self._names_model(problem)
+            and (listed := await self._list_models()) is not None
+            and self._model not in listed
+        ):
             self._blame_model(failure, listed)  # some hosts do not use 404 for that
         else:
             self._wrong("answer", "request_refused", str(failure))
@@ -446,10 +450,10 @@ class _Check:
                 cause = "no_client_key" if self._provider.passes_client_key else "no_key"
             elif problem.code == "access_terminated_error":
                 cause = "agent_not_known"
-            self._wrong("key", cause, f"{self._key_said('refused', 'none is configured')}: {failure}")
+            self._wrong("key", cause, f"{self._describe_key('refused', 'none is configured')}: {failure}")
             return
         if cause == "rate_limit":
-            self._note("key", "right", self._key_said("known", "none is configured"))
+            self._note("key", "right", self._describe_key("known", "none is configured"))
         self._wrong("answer", cause, str(failure), None if problem.retry_after is None else f"{problem.retry_after:g}")
 
     def _refused_body_field(self, problem: Problem) -> str | None:
@@ -461,45 +465,47 @@ class _Check:
 
     async def _missing(self, failure: _NoAnswer, speaks: str) -> None:
         """The model or the path does not exist, or the endpoint has another dialect."""
-        problem, listed = failure.problem, await self._listed()
+        problem, listed = failure.problem, await self._list_models()
         if speaks == self._dialect and (
             self._names_model(problem) or (listed is not None and self._model not in listed)
         ):
             self._blame_model(failure, listed)
             return
-        found = await self._found(anew=speaks != self._dialect)
+        found = await self._find_api(elsewhere=speaks != self._dialect)
         if found is not None and found[0] == self._endpoint:
             self._blame_model(failure, listed)
         elif found is not None and found[1] == self._dialect:
-            self._wrong("address", "other_path", f"there is nothing at {self._shown}: {failure}", setting_line(*found))
+            self._wrong(
+                "address", "other_path", f"there is nothing at {self._display_url}: {failure}", setting_line(*found)
+            )
         elif found is not None or (speaks != self._dialect and speaks in _TOOLS):
-            said = f"{_NAMES[found[1] if found else speaks]} is spoken there, not {_NAMES[self._dialect]}: {failure}"
-            self._wrong("dialect", "other_dialect", said, setting_line(*found) if found else f'dialect = "{speaks}"')
+            detail = f"{_NAMES[found[1] if found else speaks]} is spoken there, not {_NAMES[self._dialect]}: {failure}"
+            self._wrong("dialect", "other_dialect", detail, setting_line(*found) if found else f'dialect = "{speaks}"')
         elif speaks == self._dialect and listed is not None:
             self._blame_model(failure, listed)
         else:
-            self._wrong("address", "no_api", f"no {_NAMES[self._dialect]} is spoken at {self._shown}: {failure}")
+            self._wrong("address", "no_api", f"no {_NAMES[self._dialect]} is spoken at {self._display_url}: {failure}")
 
     def _blame_model(self, failure: _NoAnswer, listed: list[str] | None) -> None:
-        said = f"{self._model} ({self._why}): {failure}"
+        detail = f"{self._model} ({self._why}): {failure}"
         if not listed:
-            self._wrong("model", "no_such_model", said)
+            self._wrong("model", "no_such_model", detail)
         elif self._model in listed:
-            self._wrong("model", "model_not_served", said)
+            self._wrong("model", "model_not_served", detail)
         else:
-            self._wrong("model", "other_models", said, ", ".join(similar_names(self._model, listed)))
+            self._wrong("model", "other_models", detail, ", ".join(similar_names(self._model, listed)))
 
-    async def _found(self, *, anew: bool) -> tuple[str, Spoken] | None:
-        """Where an API is, and which, as far as empty requests show it; `anew`: not at the configured address."""
+    async def _find_api(self, *, elsewhere: bool) -> tuple[str, Spoken] | None:
+        """Where an API is, and which, as far as empty requests show it; `elsewhere`: not at the configured address."""
         for endpoint, dialect in candidate_endpoints(self._provider).items():
-            if anew and endpoint == self._endpoint:
+            if elsewhere and endpoint == self._endpoint:
                 continue
-            seen = await self._look(self._call_to("POST", endpoint, b"{}"))
+            seen = await self._probe(self._call_to("POST", endpoint, b"{}"))
             if seen is not None and seen.status in _IS_THERE and seen.body.lstrip().startswith(b"{"):
                 return endpoint, dialect
         return None
 
-    def _key_said(self, state: str, none: str) -> str:
+    def _describe_key(self, state: str, none: str) -> str:
         """Where the key comes from, never the key."""
         sources = self._provider.key_sources
         if self._provider.keys:
@@ -512,7 +518,7 @@ class _Check:
 # --- the requests of a check ----------------------------------------------------------------------------------------
 
 
-def _picked(config: Config, provider: ProviderConfig, given: str | None) -> tuple[str, str] | None:
+def _pick_model(config: Config, provider: ProviderConfig, given: str | None) -> tuple[str, str] | None:
     """The model to use, and why."""
     prefixes = tuple(f"{provider.name.lower()}{mark}" for mark in "/,")
     if given is not None:

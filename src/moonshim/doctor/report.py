@@ -72,8 +72,8 @@ def advice(finding: Finding) -> str | None:
 def as_json(report: ProviderReport) -> str:
     """One line of JSON, with the advice for each finding and the verdict."""
     fields = msgspec.to_builtins(report)
-    for said, finding in zip(fields["findings"], report.findings, strict=True):
-        said["advice"] = advice(finding)
+    for entry, finding in zip(fields["findings"], report.findings, strict=True):
+        entry["advice"] = advice(finding)
     return msgspec.json.encode(fields | {"verdict": verdict(report)}).decode()
 
 
@@ -83,12 +83,12 @@ def figures(report: ProviderReport) -> Iterator[tuple[str, str]]:
         yield "mended", _repairs_in_words(report.repairs) or "nothing"
     if report.changes:
         yield "adapted", " ".join(f"{rule}×{count}" for rule, count in report.changes.items())
-    said = [] if report.first_token_seconds is None else [f"first token {report.first_token_seconds:.2f} s"]
-    said.append(f"all {report.seconds:.2f} s")
+    parts = [] if report.first_token_seconds is None else [f"first token {report.first_token_seconds:.2f} s"]
+    parts.append(f"all {report.seconds:.2f} s")
     if report.input_tokens is not None or report.output_tokens is not None:
         counts = ("?" if number is None else f"{number:,}" for number in (report.input_tokens, report.output_tokens))
-        said.append("{} tokens in, {} out".format(*counts))
-    yield "took", ", ".join(said)
+        parts.append("{} tokens in, {} out".format(*counts))
+    yield "took", ", ".join(parts)
 
 
 def _repairs_in_words(repairs: Mapping[str, int]) -> str:

@@ -57,9 +57,9 @@ class RouteHandler:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state, headers = self._state, _headers(scope)
-        asked_id = headers.get("x-request-id", "")
+        client_request_id = headers.get("x-request-id", "")
         record = RequestRecord(
-            request_id=asked_id if _REQUEST_ID.fullmatch(asked_id) else uuid.uuid4().hex,
+            request_id=client_request_id if _REQUEST_ID.fullmatch(client_request_id) else uuid.uuid4().hex,
             path=scope["path"],
             dialect=self._dialect.name,
             client=client_name(headers.get("user-agent")),
@@ -68,7 +68,7 @@ class RouteHandler:
         snapshot = state.snapshot
         client_stream = ClientStream(receive, send, _always(record, cors_headers(snapshot.config, headers)))
         started_at = state.clock()
-        state.metrics.begun(record)
+        state.metrics.count_started(record)
         logs.bind_request(record)
         try:
             await self._answer(scope, headers, record, client_stream, receive)

@@ -165,12 +165,12 @@ class GatewayState:
         is_open = self.breakers.is_open(provider, self.clock())
         if is_open != (provider in self._left_alone):
             self._left_alone ^= {provider}
-            self.metrics.breaker(provider, is_open=is_open)
+            self.metrics.set_breaker(provider, is_open=is_open)
 
     def report_failed_attempt(self, record: RequestRecord, attempt: Attempt, problem: Problem) -> None:
         """Log a host that failed before any of its response was sent: it explains why the next one was called."""
         provider = attempt.target.provider.name
-        self.metrics.retried(provider)
+        self.metrics.count_retry(provider)
         logs.event(
             "attempt_failed",
             request_id=record.request_id,
@@ -191,8 +191,8 @@ class GatewayState:
         if not self.looks_for_markers(target, plan):
             return
         tokens = plan.options.tool_tokens
-        spoken = [part.text for part in reading.message.parts if isinstance(part, Text | Reasoning)]
-        if any(tokens.call_begin in text or tokens.section_begin in text for text in spoken):
+        texts = [part.text for part in reading.message.parts if isinstance(part, Text | Reasoning)]
+        if any(tokens.call_begin in text or tokens.section_begin in text for text in texts):
             self._reported_markers.add(target.provider.name)
             logs.event(
                 "markers_left_as_text",

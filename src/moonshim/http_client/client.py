@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
 from moonshim.errors import UpstreamError, UpstreamStalled, UpstreamUnreachable
-from moonshim.http_client.failures import FAILURES, lost_at_once, unreachable
+from moonshim.http_client.failures import FAILURES, unreachable, was_lost_before_response
 from moonshim.http_client.proxy_env import proxy_for, ssl_context
 from moonshim.http_client.request import UpstreamRequest, origin_of
 from moonshim.http_client.response import UpstreamResponse
@@ -52,7 +52,7 @@ class UpstreamClient:
         if self._closed:
             raise UpstreamUnreachable(f"{origin_of(call.url)} is not asked any more: the gateway is closing")
         attempt = await self._ask(call)
-        if attempt.kept and attempt.lost:
+        if attempt.reused and attempt.lost:
             # The host closed the pooled connection while the request was being sent, and has seen little or none of it.
             attempt = await self._ask(call)
         if attempt.failure is not None:
@@ -92,7 +92,7 @@ class UpstreamClient:
         except FAILURES as error:
             late = asking.deadline is not None and asking.deadline.expired()
             asking.failure = asking.too_late(proxy) if late else unreachable(error, call, proxy)
-            asking.lost = lost_at_once(error)
+            asking.lost = was_lost_before_response(error)
         finally:
             _ASKING.set(None)
         return asking
@@ -140,15 +140,15 @@ class _PendingRequest:
         self.call = call
         self.deadline: asyncio.Timeout | None = None
         self.connected = False
-        self.kept = False
+        self.reused = False
         """Whether the connection had been used before."""
         self.lost = False
         self.failure: UpstreamError | None = None
         self.response: aiohttp.ClientResponse | None = None
 
-    def connect(self, kept: bool) -> None:
+    def connect(self, reused: bool) -> None:
         """The connection is established: from now on the host's time runs."""
-        self.connected, self.kept = True, kept
+        self.connected, self.reused = True, reused
         if self.deadline is not None and not self.deadline.expired():
             self.deadline.reschedule(asyncio.get_running_loop().time() + self.call.timeouts.first_byte)
 
@@ -176,12 +176,12 @@ class _Connector(aiohttp.TCPConnector):
     async def connect(self, *args: Any, **options: Any) -> Any:
         """A connection; notifies the `_PendingRequest` that wanted it."""
         connection = await super().connect(*args, **options)
-        protocol, kept = connection.protocol, False
+        protocol, reused = connection.protocol, False
         if isinstance(protocol, _Connection):
-            kept, protocol.is_used = protocol.is_used, True
+            reused, protocol.is_used = protocol.is_used, True
         asking = _ASKING.get()
         if asking is not None:
-            asking.connect(kept)
+            asking.connect(reused)
         return connection
 
 

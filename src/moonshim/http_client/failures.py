@@ -16,7 +16,7 @@ import aiohttp
 from moonshim.errors import TooManyOpenFiles, UpstreamBroke, UpstreamError, UpstreamUnreachable
 from moonshim.http_client.request import UpstreamRequest, origin_of
 
-__all__ = ["FAILURES", "broke", "lost_at_once", "unreachable"]
+__all__ = ["FAILURES", "broke", "unreachable", "was_lost_before_response"]
 
 FAILURES: Final = (aiohttp.ClientError, OSError, RuntimeError, ValueError, EOFError)
 """What opening and reading can raise when the host, the network or the address is at fault."""
@@ -42,7 +42,7 @@ def broke(error: BaseException, call: UpstreamRequest) -> UpstreamBroke:
     return UpstreamBroke(f"{origin} ended the connection in the middle of its answer")
 
 
-def lost_at_once(error: BaseException) -> bool:
+def was_lost_before_response(error: BaseException) -> bool:
     """Whether the connection was lost before any response: typical of a pooled one that the host has closed."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return False

@@ -16,14 +16,14 @@ _ALWAYS: Final[dict[str, dict[str, str]]] = {"openai_chat": {}, "anthropic": {"a
 
 
 def headers_for(
-    dialect: str, key: str | None, said: Mapping[str, str], configured: Mapping[str, str], *, accept: str
+    dialect: str, key: str | None, client_headers: Mapping[str, str], configured: Mapping[str, str], *, accept: str
 ) -> dict[str, str]:
     """The client's headers, overridden by ours, overridden by the configuration's.
 
     >>> headers_for("openai_chat", "sk-1", {}, {"X-Team": "red"}, accept="*/*")["authorization"]
     'Bearer sk-1'
     """
-    headers = {**_ALWAYS[dialect], **said, "content-type": "application/json", "accept": accept}
+    headers = {**_ALWAYS[dialect], **client_headers, "content-type": "application/json", "accept": accept}
     if key is not None:
         headers |= {name: form.format(key) for name, form in _KEY_HEADERS[dialect]}
     return headers | {name.lower(): value for name, value in configured.items()}

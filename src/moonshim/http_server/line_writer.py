@@ -33,10 +33,10 @@ class LineWriter:
         *,
         encoding: str = "utf-8",
         limit: int = HELD_LINES,
-        tell_dropped: Callable[[int], str] = "{} lines of the log were dropped".format,
+        report_dropped: Callable[[int], str] = "{} lines of the log were dropped".format,
     ) -> None:
         self._descriptor, self._encoding, self._limit = descriptor, encoding, limit
-        self._tell_dropped = tell_dropped
+        self._report_dropped = report_dropped
         self._lines: deque[str] = deque()
         self._wanted = threading.Event()
         """There are lines that the thread has not seen."""
@@ -79,8 +79,8 @@ class LineWriter:
             if not self._put(self._next()):
                 return False
             if self._untold and len(self._lines) < self._limit // 2:
-                untold, self._untold = self._untold, 0
-                if not self._put(self._bytes(self._tell_dropped(untold))):
+                unreported, self._untold = self._untold, 0
+                if not self._put(self._bytes(self._report_dropped(unreported))):
                     return False
         return True
 

@@ -46,8 +46,8 @@ def json_line(fields: Mapping[str, Any]) -> str:
     try:
         line = _encode(fields).decode()
     except (TypeError, ValueError, UnicodeError):  # a value that is not JSON was logged, or a lone surrogate
-        said = {name: _text(value).encode("utf-8", "replace").decode() for name, value in fields.items()}
-        line = _encode(said).decode()
+        texts = {name: _text(value).encode("utf-8", "replace").decode() for name, value in fields.items()}
+        line = _encode(texts).decode()
     return json_for_terminal(line)
 
 

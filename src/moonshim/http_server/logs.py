@@ -57,12 +57,12 @@ def configure(
         head = {"time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")}
         return json_line(head | ({} if worker is None else {"worker": worker}) | without_secrets(fields))
 
-    def tell_dropped(count: int) -> str:
+    def report_dropped(count: int) -> str:
         return render(None, "", {"event": "log_lines_dropped", "count": count, "level": "warning"})
 
     if stream is not None:
         encoding = (getattr(stream, "encoding", None) if on_terminal else None) or "utf-8"
-        _writer = LineWriter(stream.fileno(), encoding=encoding, tell_dropped=tell_dropped)
+        _writer = LineWriter(stream.fileno(), encoding=encoding, report_dropped=report_dropped)
     structlog.configure(
         processors=[structlog.processors.add_log_level, _with_traceback, render],
         wrapper_class=structlog.make_filtering_bound_logger(number),

@@ -103,7 +103,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Between the first byte of a request and the end of its headers."""
         self._lingers = False
         """The response has been sent, and the rest of the request is still coming."""
-        self._heard = False
+        self._received_any = False
         self._unread = 0
         """Bytes buffered in the parser: the beginning of a header, or of a chunk's size."""
         self._size = 0
@@ -170,7 +170,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._expect(self.limits.header_seconds, self._headers_are_late)
         if not self._in_request:
             data = _without_offer(data)
-        self._heard = True
+        self._received_any = True
         self._unread += len(data)
         if self._answering() and not self._receives_running():
             self._ahead += len(data)
@@ -324,7 +324,7 @@ class BoundedProtocol(HttpToolsProtocol):
         raise _Stop
 
     def _headers_are_late(self) -> None:
-        if self._heard:
+        if self._received_any:
             self._refuse(408, f"the headers of the request were not here after {self.limits.header_seconds:g} seconds")
         else:
             self.transport.close()  # opened and never used, as browsers do: there is nothing to answer

@@ -48,12 +48,12 @@ class ResponseHistory:
         turns: list[list[Json]] = []
         name: str | None = previous
         while name is not None:
-            kept = self._memory.get(f"{space}:{name}").get("")
-            if kept is None or len(turns) >= LONGEST_CHAIN:
+            stored = self._memory.get(f"{space}:{name}").get("")
+            if stored is None or len(turns) >= LONGEST_CHAIN:
                 message = f"Previous response with id '{previous[:100]}' not found."
                 code = "previous_response_not_found"
                 raise Refused(Problem(status=400, kind="invalid_request", message=message, param=_PREVIOUS, code=code))
-            turn = _TURN.decode(kept)
+            turn = _TURN.decode(stored)
             turns.append(turn.items)
             name = turn.before
         return continued(body, [item for items in reversed(turns) for item in items])

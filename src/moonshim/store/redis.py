@@ -184,17 +184,17 @@ class RedisStore:
         return int((await self._run_for_key(key, count, as_one=True))[1])
 
     async def lease(self, key: str, holder: str, limit: int, ttl: float) -> bool:
-        name, who, now = self._name("l", key), _bytes(holder), time.time()
+        name, member, now = self._name("l", key), _bytes(holder), time.time()
 
         def look(pipe: Pipeline) -> None:
             pipe.zremrangebyscore(name, "-inf", now)
-            pipe.zscore(name, who)
+            pipe.zscore(name, member)
             pipe.zcard(name)
 
         def take(pipe: Pipeline) -> None:
             pipe.zremrangebyscore(name, "-inf", now)
-            pipe.zscore(name, who)
-            pipe.zadd(name, {who: now + ttl})
+            pipe.zscore(name, member)
+            pipe.zadd(name, {member: now + ttl})
             pipe.zcard(name)
             pipe.pexpire(name, _milliseconds(ttl) or 1)
 

@@ -166,6 +166,6 @@ def _tag(key: str) -> str:
     return tenant_of(key).replace("}", "") or _NO_TENANT
 
 
-def _address(row: list[Any], told_by: RedisServer) -> tuple[str, int]:
+def _address(row: list[Any], reporter: RedisServer) -> tuple[str, int]:
     """A server's address as reported by another one; without a name, it is the server that reported it."""
-    return (row[0] or b"").decode() or str(told_by.options["host"]), int(row[1])
+    return (row[0] or b"").decode() or str(reporter.options["host"]), int(row[1])

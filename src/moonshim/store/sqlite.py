@@ -228,14 +228,14 @@ class SqliteStore:
         return await self._database.run(job, writes=True)
 
     async def lease(self, key: str, holder: str, limit: int, ttl: float) -> bool:
-        name, who, now = _bytes(key), _bytes(holder), self._clock()
+        name, member, now = _bytes(key), _bytes(holder), self._clock()
 
         def job(db: sqlite3.Connection) -> bool:
             self._sweep(db, key)
             held = db.execute("SELECT holder FROM lease WHERE key = ? AND expires > ?", (name, now)).fetchall()
-            if (who,) not in held and len(held) >= limit:
+            if (member,) not in held and len(held) >= limit:
                 return False
-            db.execute("REPLACE INTO lease (key, holder, expires) VALUES (?, ?, ?)", (name, who, now + ttl))
+            db.execute("REPLACE INTO lease (key, holder, expires) VALUES (?, ?, ?)", (name, member, now + ttl))
             return True
 
         return await self._database.run(job, writes=True)

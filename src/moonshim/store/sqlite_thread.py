@@ -61,7 +61,7 @@ class DatabaseThread:
         self._prepare = prepare
         self._when_full = when_full
         self._patience = patience
-        self._asked: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._closed = False
@@ -73,24 +73,24 @@ class DatabaseThread:
             raise StoreUnavailable("the store is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
-        self._asked.put(_Job(job, writes, opens, loop, future))
+        self._jobs.put(_Job(job, writes, opens, loop, future))
         return await future
 
     async def close(self) -> None:
         """Jobs queued before this are still done."""
         if not self._closed:
             self._closed = True
-            self._asked.put(None)
+            self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
 
     # --- on the thread -----------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        while (first := self._asked.get()) is not None:
+        while (first := self._jobs.get()) is not None:
             group, ended = [first], False
             with contextlib.suppress(queue.Empty):
                 while len(group) < _GROUP and not ended:
-                    more = self._asked.get_nowait()
+                    more = self._jobs.get_nowait()
                     ended = more is None
                     if more is not None:
                         group.append(more)
@@ -110,7 +110,7 @@ class DatabaseThread:
             else:
                 results = [job.job(connection) for job in group]
         except Exception as error:  # whatever it is, each of these jobs has a waiter
-            if not self._goes_on_after(error):
+            if not self._is_connection_usable(error):
                 self._drop_connection()
             elif not again:
                 for job in group:
@@ -121,7 +121,7 @@ class DatabaseThread:
         for job, result in zip(group, results, strict=True):
             _resolve(job, result, None)
 
-    def _goes_on_after(self, error: Exception) -> bool:
+    def _is_connection_usable(self, error: Exception) -> bool:
         """Whether the connection is still usable: the disk is full, or the store has no room for a value."""
         if self._connection is None or not (_is_full(error) or isinstance(error, StoreUnavailable)):
             return False

@@ -113,8 +113,8 @@ class _Listener:
 
 def _last_user_text(request: Request) -> str:
     """The user's last message."""
-    said = (message.parts for message in reversed(request.messages) if message.role == "user")
-    return "".join(part.text for part in next(said, ()) if isinstance(part, Text))[:TEXT_LIMIT]
+    messages = (message.parts for message in reversed(request.messages) if message.role == "user")
+    return "".join(part.text for part in next(messages, ()) if isinstance(part, Text))[:TEXT_LIMIT]
 
 
 def _tokens(usage: Usage) -> dict[str, int]:

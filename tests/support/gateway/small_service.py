@@ -75,8 +75,8 @@ class CountingService(SmallService):
         text = b"fine"
         if scope["path"] == "/count":
             self._count += 1
-            self._metrics.retried("host")
-            self._metrics.begun(RequestRecord(request_id="r", path="/count", dialect="openai_chat"))
+            self._metrics.count_retry("host")
+            self._metrics.count_started(RequestRecord(request_id="r", path="/count", dialect="openai_chat"))
             text = json.dumps({"pid": os.getpid(), "count": self._count}).encode()
         if scope["path"] == "/metrics":
             text = self._metrics.render()

@@ -73,7 +73,7 @@ def read_router_keys(root: Table) -> FromRouter:
     found.plug_ins, found.javascript = _plug_ins(root)
     found.aliases = _aliases(root)
     for name in root:
-        if name in _IGNORED or (_SCREAMING.fullmatch(name) and not root.has_asked(name)):
+        if name in _IGNORED or (_SCREAMING.fullmatch(name) and not root.was_read(name)):
             root.knows(name)
             root.note(name, f"this has no meaning here{f': {_INSTEAD[name]}' if name in _INSTEAD else ''}")
     return found

@@ -108,7 +108,7 @@ class _Scanner:
                 self._at = found.end()
                 keys.append(found[0])
             else:
-                keys.append(_unquoted(quoted))
+                keys.append(_unquote(quoted))
             self._skip(_BLANK)
         return keys
 
@@ -172,7 +172,7 @@ class _Scanner:
         return self._line
 
 
-def _unquoted(string: str) -> str:
+def _unquote(string: str) -> str:
     if "\\" not in string:
         return string[1:-1]
     import tomllib

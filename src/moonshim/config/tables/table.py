@@ -38,7 +38,7 @@ class Table:
         self.path = path
         self.problems = problems
         self._environ = environ
-        self._asked: dict[str, None] = {}
+        self._read_keys: dict[str, None] = {}
         self._values: dict[str, Any] = {}
         if isinstance(value, dict):
             self._values = value
@@ -70,10 +70,10 @@ class Table:
 
     def knows(self, *keys: str) -> None:
         """Mark these keys as known."""
-        self._asked.update(dict.fromkeys(keys))
+        self._read_keys.update(dict.fromkeys(keys))
 
-    def has_asked(self, key: str) -> bool:
-        return key in self._asked
+    def was_read(self, key: str) -> bool:
+        return key in self._read_keys
 
     def text(self, key: str, *, also: tuple[str, ...] = (), empty: bool = False) -> str | None:
         """A string; an empty one is an error unless `empty` is set."""
@@ -202,9 +202,9 @@ class Table:
     def close(self, *, hints: Mapping[str, str] | None = None, more: Iterable[str] = ()) -> None:
         """Report unknown keys, with the nearest known one."""
         for key in self._values:
-            if key not in self._asked:
-                hint = (hints or {}).get(key) or nearest(key, [*self._asked, *more])
-                listed = "" if hint else f"; the keys here are {', '.join(self._asked)}"
+            if key not in self._read_keys:
+                hint = (hints or {}).get(key) or nearest(key, [*self._read_keys, *more])
+                listed = "" if hint else f"; the keys here are {', '.join(self._read_keys)}"
                 self.error(key, f"nothing is called `{key}` here{hint or listed}")
 
     def _inner(self, value: Any, path: Path) -> Table:
@@ -212,7 +212,7 @@ class Table:
 
     def _take(self, key: str, also: tuple[str, ...] = ()) -> tuple[str, Any]:
         """The name that was used, and the value."""
-        self._asked.setdefault(key)
+        self._read_keys.setdefault(key)
         given = [name for name in (key, *also) if name in self._values]
         self.knows(*given)
         if len(given) > 1:

@@ -108,8 +108,8 @@ def read_chains(
         inner = table.table(model)
         assert inner is not None
         if models and model not in models:
-            told = table.note if lenient else table.error
-            told(model, f"no model of this provider is called `{model}`{nearest(model, models)}")
+            report = table.note if lenient else table.error
+            report(model, f"no model of this provider is called `{model}`{nearest(model, models)}")
             continue
         uses = reader.uses(inner.any_value("use"), inner.at("use")) if "use" in inner else []
         inner.knows("use")

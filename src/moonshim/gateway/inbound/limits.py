@@ -142,14 +142,14 @@ class Limiter:
             except StoreUnavailable:
                 _record_store_failure(record)
 
-    async def _count(self, what: Counted, key: GatewayKey, amount: int) -> Used:
+    async def _count(self, unit: Counted, key: GatewayKey, amount: int) -> Used:
         minute, elapsed = divmod(self._clock(), MINUTE)
         number = int(minute)
-        now = await self._store.add(_counter(what, number, key), amount, 2 * MINUTE)
-        known = self._last_minutes.get((what, key.name))
+        now = await self._store.add(_counter(unit, number, key), amount, 2 * MINUTE)
+        known = self._last_minutes.get((unit, key.name))
         if known is None or known[0] != number:
-            before = await self._store.add(_counter(what, number - 1, key), 0, MINUTE)
-            known = self._last_minutes[what, key.name] = number, before
+            before = await self._store.add(_counter(unit, number - 1, key), 0, MINUTE)
+            known = self._last_minutes[unit, key.name] = number, before
         return Used(before=max(0, known[1]), now=max(0, now), elapsed=elapsed)
 
 
@@ -181,8 +181,8 @@ def _describe_part(part: object) -> str:
     return ""
 
 
-def _counter(what: Counted, minute: int, key: GatewayKey) -> str:
-    return f"limits:{_space(key)}:{what}:{minute}"
+def _counter(unit: Counted, minute: int, key: GatewayKey) -> str:
+    return f"limits:{_space(key)}:{unit}:{minute}"
 
 
 def _streams(key: GatewayKey) -> str:
@@ -198,11 +198,11 @@ def _record_store_failure(record: RequestRecord) -> None:
         record.store_failures.append(_LOST)
 
 
-def _headers(what: Counted, limit: int, used: Used) -> list[tuple[bytes, bytes]]:
+def _headers(unit: Counted, limit: int, used: Used) -> list[tuple[bytes, bytes]]:
     """The headers that OpenAI sends; `reset` is the time until nothing is used any more."""
     left = max(0, int(limit - used.total()))
-    told = {"limit": str(limit), "remaining": str(left), "reset": _duration(used.seconds_until(1))}
-    return [(f"x-ratelimit-{word}-{what}".encode(), value.encode()) for word, value in told.items()]
+    values = {"limit": str(limit), "remaining": str(left), "reset": _duration(used.seconds_until(1))}
+    return [(f"x-ratelimit-{word}-{unit}".encode(), value.encode()) for word, value in values.items()]
 
 
 def _duration(seconds: float) -> str:
@@ -214,15 +214,15 @@ def _duration(seconds: float) -> str:
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
-def _refusal(key: GatewayKey, what: Counted, limit: int, used: Used) -> Refused:
+def _refusal(key: GatewayKey, unit: Counted, limit: int, used: Used) -> Refused:
     # Whole seconds, as in the header, and rounded up: a client that comes back then must not be refused again.
     wait = max(1, ceil(used.seconds_until(limit)))
     return Refused(
         Problem(
             status=429,
             kind="rate_limit",
-            message=f"the key {key.name!r} may use {limit:,} {what} per minute, and has; try again in {wait} s",
-            code=f"{what}_per_minute",
+            message=f"the key {key.name!r} may use {limit:,} {unit} per minute, and has; try again in {wait} s",
+            code=f"{unit}_per_minute",
             retry_after=float(wait),
         )
     )

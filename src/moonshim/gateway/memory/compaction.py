@@ -54,10 +54,10 @@ def summary_request(body: Json) -> Json:
     (['model', 'input', 'tool_choice', 'store', 'stream'], ['user', 'user'])
     """
     question = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _ASKED}]}
-    asked = {key: body[key] for key in _CARRIED if body.get(key) is not None}
-    if asked.get("tools") is None:
-        asked.pop("parallel_tool_calls", None)
-    return asked | {"input": [*_items(body), question], "tool_choice": "none", "store": False, "stream": False}
+    request = {key: body[key] for key in _CARRIED if body.get(key) is not None}
+    if request.get("tools") is None:
+        request.pop("parallel_tool_calls", None)
+    return request | {"input": [*_items(body), question], "tool_choice": "none", "store": False, "stream": False}
 
 
 def compaction_response(body: Json, response: Json, signer: Signer) -> Json:
@@ -106,7 +106,7 @@ async def compact(state: GatewayState, call: ClientCall) -> dict[str, Any]:
     """Answer a call whose body is resolved: one request to the model, and its summary, signed."""
     body = call.body
     call.body, client = summary_request(body), call.client_stream
-    call.client_stream = answer = _Kept(client)
+    call.client_stream = answer = _CollectedResponse(client)
     try:
         await exchange(state, call)
     finally:
@@ -116,7 +116,7 @@ async def compact(state: GatewayState, call: ClientCall) -> dict[str, Any]:
     return compaction_response(body, decode_object(b"".join(answer.said)) or {}, Signer(state.secret))
 
 
-class _Kept(ClientStream):
+class _CollectedResponse(ClientStream):
     """Collects a response in place of the client, who may disconnect meanwhile."""
 
     def __init__(self, client: ClientStream) -> None:

@@ -133,12 +133,12 @@ class StoredResponses:
         if _ID.fullmatch(id) is None or id in rests_on:
             return False
         space = key_space(tenant)
-        said = await work.run_work(encode_large_json, [turn.input, turn.output, turn.before], msgspec.json.encode)
+        data = await work.run_work(encode_large_json, [turn.input, turn.output, turn.before], msgspec.json.encode)
         answered = msgspec.json.encode(about)
-        if len(said) + len(answered) > _LARGEST:
+        if len(data) + len(answered) > _LARGEST:
             return False
         await asyncio.gather(
-            self._store.put(_turn_key(space, id), said, self._ttl),
+            self._store.put(_turn_key(space, id), data, self._ttl),
             self._store.put(_about_key(space, id), answered, self._ttl),
             self._store.touch([_turn_key(space, one) for one in rests_on], self._ttl),
         )
@@ -149,9 +149,9 @@ class StoredResponses:
         if _ID.fullmatch(id) is None:
             return None
         space = key_space(tenant)
-        said, answered = await self._store.get_many([_turn_key(space, id), _about_key(space, id)])
-        await work.grow(len(said or b"") + len(answered or b""))
-        turn, about = await work.run_work(_turn, said), decode_object(answered or b"")
+        data, answered = await self._store.get_many([_turn_key(space, id), _about_key(space, id)])
+        await work.grow(len(data or b"") + len(answered or b""))
+        turn, about = await work.run_work(_turn, data), decode_object(answered or b"")
         return None if turn is None or about is None else (turn, about)
 
     async def turns(self, tenant: str, ids: Sequence[str], work: BodyWork = HERE) -> dict[str, StoredTurn]:
@@ -161,38 +161,38 @@ class StoredResponses:
         if len(names) > LONGEST_CHAIN:
             raise ChainTooLong
         for start in range(0, len(names), LINKS):
-            asked = names[start : start + LINKS]
-            found = await self._store.get_many([_turn_key(space, id) for id in asked])
+            batch = names[start : start + LINKS]
+            found = await self._store.get_many([_turn_key(space, id) for id in batch])
             added = sum(map(len, filter(None, found)))
             size += added
             if size > self._limit:
                 raise ChainTooLong
             await work.grow(added)
-            read = zip(asked, await work.run_work(_turns, found), strict=True)
+            read = zip(batch, await work.run_work(_turns, found), strict=True)
             turns |= {id: turn for id, turn in read if turn is not None}
         return turns
 
     async def chain(self, tenant: str, id: str, work: BodyWork = HERE) -> dict[str, StoredTurn]:
         """A response and all that precede it, newest first."""
         space, chain, size, items = key_space(tenant), dict[str, StoredTurn](), 0, 0
-        asked = [id] if _ID.fullmatch(id) is not None else []
-        if not asked:
+        batch = [id] if _ID.fullmatch(id) is not None else []
+        if not batch:
             raise ChainBroken
-        while asked:
-            found = await self._store.get_many([_turn_key(space, one) for one in asked])
+        while batch:
+            found = await self._store.get_many([_turn_key(space, one) for one in batch])
             added = sum(map(len, filter(None, found)))
             size += added
             if len(chain) + len(found) > LONGEST_CHAIN or size > self._limit:
                 raise ChainTooLong
             await work.grow(added)
-            for one, turn in zip(asked, await work.run_work(_turns, found), strict=True):
+            for one, turn in zip(batch, await work.run_work(_turns, found), strict=True):
                 if turn is None or one in chain:
                     raise ChainBroken
                 chain[one] = turn
                 items += len(turn.input) + len(turn.output)
             if items > MOST_ITEMS:
                 raise ChainTooLong
-            asked = chain[asked[-1]].before
+            batch = chain[batch[-1]].before
         return chain
 
     async def delete(self, tenant: str, id: str) -> bool:
@@ -207,12 +207,12 @@ def _turns(found: Sequence[bytes | None]) -> list[StoredTurn | None]:
     return list(map(_turn, found))
 
 
-def _turn(said: bytes | None) -> StoredTurn | None:
+def _turn(data: bytes | None) -> StoredTurn | None:
     try:
-        if said is None or len(said) <= LARGE_BYTES:
-            return None if said is None else _TURN.decode(said)
+        if data is None or len(data) <= LARGE_BYTES:
+            return None if data is None else _TURN.decode(data)
         # This program wrote these lists: validating them again would cost the time that this saves.
-        return StoredTurn(*parse_large_json([said], _MOST_VALUES))
+        return StoredTurn(*parse_large_json([data], _MOST_VALUES))
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, TooManyValues):
         return None
 

@@ -49,7 +49,7 @@ class ResponsesState:
     """
 
     def __init__(self, store: Store, ttl: float, limit: int = LARGEST_INPUT) -> None:
-        self._kept = StoredResponses(store, ttl, limit)
+        self._stored = StoredResponses(store, ttl, limit)
         self._limit = limit
 
     # --- a request ---------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class ResponsesState:
 
     async def _chain(self, tenant: str, previous: str, work: BodyWork) -> dict[str, StoredTurn]:
         try:
-            return await self._kept.chain(tenant, previous, work)
+            return await self._stored.chain(tenant, previous, work)
         except ChainBroken:
             raise _refusal(
                 f"Previous response with id {_quote(previous)} not found.",
@@ -101,7 +101,7 @@ class ResponsesState:
     ) -> dict[str, StoredTurn]:
         """The chain, and the responses outside it that the request, or an earlier one, takes items from."""
         more = await work.run_work(_outside_chain, chain, named)
-        return {**chain, **(await self._kept.turns(tenant, more, work) if more else {})}
+        return {**chain, **(await self._stored.turns(tenant, more, work) if more else {})}
 
     # --- a response ---------------------------------------------------------------------------------------------
 
@@ -114,10 +114,10 @@ class ResponsesState:
         about = {key: value for key, value in response.items() if key != "output"}
         try:
             turn = await work.run_work(_turn, body, id, output)
-            kept = await self._kept.put(tenant, id, turn, about, rests_on, work)
+            stored = await self._stored.put(tenant, id, turn, about, rests_on, work)
         except (Refused, StoreUnavailable, msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
-            kept = False
-        if not kept:
+            stored = False
+        if not stored:
             record.store_failures.append("responses")
 
     # --- requests by response id --------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class ResponsesState:
 
     async def delete(self, tenant: str, id: str) -> Json:
         try:
-            gone = await self._kept.delete(tenant, id)
+            gone = await self._stored.delete(tenant, id)
         except StoreUnavailable:
             raise _store_unavailable() from None
         if not gone:
@@ -154,7 +154,7 @@ class ResponsesState:
             raise _refusal(f"limit must be from 1 to {_MOST_LISTED}.", param="limit")
         turn, _ = await self._find(tenant, id, work)
         try:
-            chain = await self._kept.chain(tenant, turn.before[0], work) if turn.before else {}
+            chain = await self._stored.chain(tenant, turn.before[0], work) if turn.before else {}
             turns = await self._with_referenced(tenant, {id: turn, **chain}, (), work)
         except StoreUnavailable:
             raise _store_unavailable() from None
@@ -177,7 +177,7 @@ class ResponsesState:
 
     async def _find(self, tenant: str, id: str, work: BodyWork) -> tuple[StoredTurn, Json]:
         try:
-            found = await self._kept.get(tenant, id, work)
+            found = await self._stored.get(tenant, id, work)
         except StoreUnavailable:
             raise _store_unavailable() from None
         if found is None:

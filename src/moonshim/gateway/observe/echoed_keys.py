@@ -55,8 +55,8 @@ class EchoMasker:
 
     def _read_lines(self, end: int) -> None:
         for found in FREE_VALUE.finditer(self._held, self._read, max(end, self._read)):
-            begun, spans = self._open.pop(found[2], (b"", []))
-            text = bytearray(begun + found[3])
+            started, spans = self._open.pop(found[2], (b"", []))
+            text = bytearray(started + found[3])
             spans.append(found.span(3))
             for key in self._all if len(text) >= self._shortest else ():
                 at = 0

@@ -96,7 +96,7 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
     >>> fields_of(record)["seconds"], "model" in fields_of(record)
     (3.219, False)
     """
-    said = {
+    fields = {
         "request_id": record.request_id,
         "client": record.client,
         "key": record.key,
@@ -120,7 +120,9 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
         "store_failures": record.store_failures,
     }
     # Zero and `False` are information; an empty string, list or object is not.
-    return {name: value for name, value in said.items() if value or name in _ALWAYS or isinstance(value, (int, float))}
+    return {
+        name: value for name, value in fields.items() if value or name in _ALWAYS or isinstance(value, (int, float))
+    }
 
 
 def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:

@@ -74,7 +74,7 @@ class Metrics:
         self._children: dict[tuple[Any, ...], Any] = {}
         self._failed = False
 
-    def begun(self, record: RequestRecord) -> None:
+    def count_started(self, record: RequestRecord) -> None:
         """Count a request that has just arrived; `observe` ends it."""
         if record.path not in _PROBES:
             self._open.inc()
@@ -113,14 +113,14 @@ class Metrics:
         for operation in record.store_failures:
             self._child(self._store_failures, operation).inc()
 
-    def retried(self, provider: str) -> None:
+    def count_retry(self, provider: str) -> None:
         """Count a host that failed before any of its response was sent."""
         self._child(self._retries, provider).inc()
 
-    def breaker(self, provider: str, *, is_open: bool) -> None:
+    def set_breaker(self, provider: str, *, is_open: bool) -> None:
         self._child(self._breakers, provider).set(1 if is_open else 0)
 
-    def reloaded(self, succeeded: bool) -> None:
+    def count_reload(self, succeeded: bool) -> None:
         self._child(self._reloads, "loaded" if succeeded else "rejected").inc()
 
     def render(self) -> bytes:

@@ -73,9 +73,9 @@ class StreamHeader(msgspec.Struct, frozen=True, kw_only=True):
 def render_header(header: StreamHeader) -> bytes:
     """The header line, followed by an empty line so that the first event stands on its own."""
     request, whole = _encode_bounded(header.request)
-    said = msgspec.structs.asdict(header) | {"request": msgspec.Raw(request), "request_whole": whole}
-    del said["outcome"]
-    rest = msgspec.json.encode(said)[1:]
+    fields = msgspec.structs.asdict(header) | {"request": msgspec.Raw(request), "request_whole": whole}
+    del fields["outcome"]
+    rest = msgspec.json.encode(fields)[1:]
     return b'%b{"outcome":%b,%b\n\n' % (OPENING, render_outcome(header.outcome), rest)
 
 
@@ -94,9 +94,9 @@ def read_header(line: bytes) -> StreamHeader | None:
     """
     if not line.startswith(OPENING):
         return None
-    said = decode_object(line[len(OPENING) :])
+    fields = decode_object(line[len(OPENING) :])
     try:
-        return msgspec.convert(said, StreamHeader)
+        return msgspec.convert(fields, StreamHeader)
     except msgspec.ValidationError:
         return None
 
@@ -106,15 +106,15 @@ def plan_of(header: StreamHeader, *, model: str | None = None, options: KimiOpti
 
     Plug-ins are not part of a log, so their changes to the response are not repeated.
     """
-    asked = read_request(header.request, dialect=header.dialect, default_model=header.model)
+    parsed = read_request(header.request, dialect=header.dialect, default_model=header.model)
     # The logged request is in the host's dialect; the client may use another.
-    asked.dialect = header.client_dialect or header.dialect
+    parsed.dialect = header.client_dialect or header.dialect
     if header.asked_model:
-        asked.request = msgspec.structs.replace(asked.request, model=header.asked_model)
+        parsed.request = msgspec.structs.replace(parsed.request, model=header.asked_model)
     if options is None and header.options is not None and model is None:
         options = KimiOptions.from_json(header.options)
     overrides = None if header.grammar is None else {"grammar": header.grammar}
-    prepared = asked.prepare(
+    prepared = parsed.prepare(
         upstream=header.dialect,
         host=header.host,
         model=model or header.model,

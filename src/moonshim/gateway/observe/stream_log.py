@@ -82,7 +82,7 @@ class StreamLogs:
         self._wake = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
-        self.came = self.gone = 0
+        self.queued = self.settled = 0
         """Bytes queued, and bytes written or given up; the difference is pending."""
 
     def open(
@@ -178,13 +178,13 @@ class StreamLog:
     """
 
     __slots__ = (
-        "_came",
         "_deaf",
         "_echoes",
         "_file",
         "_header",
         "_owner",
         "_pieces",
+        "_received",
         "_size",
         "_whole",
         "_word",
@@ -202,7 +202,7 @@ class StreamLog:
         self._owner, self._echoes = owner, EchoMasker(secrets)
         self._header = (record, sent, forms, time.time())
         self._pieces: deque[bytes] = deque()
-        self._came = self._size = 0
+        self._received = self._size = 0
         self._deaf, self._whole = False, True
         self._file: int | None = None
         self._word = StreamOutcome().word
@@ -213,13 +213,13 @@ class StreamLog:
         if self._deaf:
             return
         owner = self._owner
-        self._came += len(data)
-        if self._came > owner.max_file_bytes or owner.came - owner.gone > owner.max_held:
+        self._received += len(data)
+        if self._received > owner.max_file_bytes or owner.queued - owner.settled > owner.max_held:
             self._deaf, self._whole = True, False
             return
-        owner.came += len(data)
+        owner.queued += len(data)
         self._pieces.append(data)
-        if owner.came - owner.gone > PIECE:
+        if owner.queued - owner.settled > PIECE:
             owner.wake()
 
     def close(self, outcome: str) -> None:
@@ -238,7 +238,7 @@ class StreamLog:
             data = self._echoes.feed(taken, last=ended)
             _write_all(self._file, data)
         finally:
-            self._owner.gone += len(taken)
+            self._owner.settled += len(taken)
         self._size += len(data)
         if ended:
             outcome = StreamOutcome(self._word, self._size, self._whole)
@@ -249,7 +249,7 @@ class StreamLog:
     def give_up(self) -> None:
         """Stop writing: the disk does not accept the data."""
         self._deaf, self._whole = True, False
-        self._owner.gone += sum(map(len, self._take()))
+        self._owner.settled += sum(map(len, self._take()))
         if self._file is not None and self.ended:
             os.close(self._file)
             self._file = None

@@ -46,7 +46,7 @@ class RetryBudget:
         self._left = reserve
         self._seen: float | None = None
 
-    def asked(self, now: float) -> None:
+    def count_request(self, now: float) -> None:
         """Count a request."""
         self._grow(now, self._ratio)
 
@@ -197,7 +197,7 @@ class Attempts:
     def next(self, now: float) -> Attempt | None:
         """The next target, and how long to wait first."""
         if self._number == 0:
-            self._budget.asked(now)
+            self._budget.count_request(now)
         while self._at < len(self._targets):
             target = self._targets[self._at]
             if self._tries < self._retries.attempts and self._breakers.allows(target.provider.name, self._tenant, now):

@@ -23,8 +23,8 @@ def headers_for_host(call: ClientCall, target: Target, key: Secret | None, *, st
 
 
 def host_headers(
-    provider: ProviderConfig, key: Secret | None, said: Mapping[str, str], *, accept: str
+    provider: ProviderConfig, key: Secret | None, client_headers: Mapping[str, str], *, accept: str
 ) -> dict[str, str]:
     """The client's headers, overridden by ours, overridden by the configuration's."""
     revealed = key.reveal() if key is not None else None
-    return headers_for(provider.dialect, revealed, said, provider.headers, accept=accept)
+    return headers_for(provider.dialect, revealed, client_headers, provider.headers, accept=accept)

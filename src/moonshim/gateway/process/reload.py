@@ -49,7 +49,7 @@ class Reloader:
         refuse: Callable[[Config], str | None] = lambda _: None,
         tell: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        self._begun_with, self._load, self._use, self._refuse, self._tell = current, load, use, refuse, tell
+        self._initial, self._load, self._use, self._refuse, self._tell = current, load, use, refuse, tell
         self._in_use = current
         self._one_at_a_time = asyncio.Lock()
 
@@ -59,7 +59,7 @@ class Reloader:
             try:
                 # In a thread: a key may be in a file on a slow disk, and streams are running.
                 config = await asyncio.to_thread(self._load)
-                if (reason := keys_lost(self._in_use, config) or self._refuse(config)) is not None:
+                if (reason := lost_keys_problem(self._in_use, config) or self._refuse(config)) is not None:
                     raise _Unusable(reason)
                 self._use(config)
                 self._in_use = config
@@ -71,18 +71,18 @@ class Reloader:
                 logs.event("configuration_rejected", level="error", trigger=why, problem=problem)
                 return False
             self._tell(True)
-            kept = [name for name in _UNTIL_RESTART if getattr(config, name) != getattr(self._begun_with, name)]
+            unchanged = [name for name in _UNTIL_RESTART if getattr(config, name) != getattr(self._initial, name)]
             logs.event("configuration_loaded", trigger=why, providers=[one.name for one in config.providers])
-            if kept:
-                logs.event("restart_needed", level="warning", settings=kept)
+            if unchanged:
+                logs.event("restart_needed", level="warning", settings=unchanged)
             return True
 
 
-def keys_lost(before: Config, after: Config) -> str | None:
+def lost_keys_problem(before: Config, after: Config) -> str | None:
     """Why a running gateway must not apply this file: it would admit clients that were locked out, or its keys are
     gone.
 
-    >>> keys_lost(Config(require_keys=True), Config()).partition(":")[0]
+    >>> lost_keys_problem(Config(require_keys=True), Config()).partition(":")[0]
     'it no longer asks for keys'
     """
     if before.needs_keys and (not after.needs_keys or before.require_keys > after.require_keys):

@@ -14,7 +14,7 @@ from moonshim.config import Config, FoundConfig, Limits, config_from_environment
 from moonshim.config.trust import record_of_trust
 from moonshim.gateway.app import build_app
 from moonshim.gateway.observe import logs
-from moonshim.gateway.process.reload import Reloader, keys_lost, watch
+from moonshim.gateway.process.reload import Reloader, lost_keys_problem, watch
 from moonshim.gateway.process.settings import ServeSettings, refusal
 from moonshim.gateway.state import GatewayState
 
@@ -30,7 +30,10 @@ async def open_service(
     if settings.needs_keys and not config.needs_keys:  # the file has changed since `moonshim serve` was started
         config = replace(config, require_keys=True)
         logs.event(
-            "configuration_rejected", level="error", trigger="a worker started", problem=keys_lost(config, Config())
+            "configuration_rejected",
+            level="error",
+            trigger="a worker started",
+            problem=lost_keys_problem(config, Config()),
         )
     state = await GatewayState.open(
         config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker
@@ -50,7 +53,7 @@ class GatewayService:
         self.app: Any = build_app(state)
         self.limits: Limits = config.limits
         self._reloader = Reloader(
-            config, load, state.reload, refuse=lambda new: refusal(new, settings), tell=state.metrics.reloaded
+            config, load, state.reload, refuse=lambda new: refusal(new, settings), tell=state.metrics.count_reload
         )
         self._watching: asyncio.Task[None] | None = None
         if settings.config is not None:
