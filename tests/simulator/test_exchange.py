@@ -25,7 +25,7 @@ HELLO: Json = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "H
 class Host:
     """An exchange, and what it logged."""
 
-    def __init__(self, model: Model | None = None, *, kept_bytes: int = SEEN_BYTES, **fields: Any) -> None:
+    def __init__(self, model: Model | None = None, *, max_recorded_bytes: int = SEEN_BYTES, **fields: Any) -> None:
         self.lines: list[RecordedRequest] = []
         self.failures: list[BaseException] = []
         self.exchange = SimExchange(
@@ -34,7 +34,7 @@ class Host:
             clock=lambda: 1_794_000_000.9,
             log=self.lines.append,
             log_failure=lambda error, number: self.failures.append(error),
-            kept_bytes=kept_bytes,
+            max_recorded_bytes=max_recorded_bytes,
         )
 
     def ask(self, body: Any, *, wire: Wire = "openai_chat", **headers: str) -> SimResponse:
@@ -82,7 +82,7 @@ def test_what_was_seen_has_the_question_and_what_was_meant() -> None:
 
 
 def test_no_more_is_kept_than_fits() -> None:
-    host = Host(kept_bytes=10_000)
+    host = Host(max_recorded_bytes=10_000)
     large = HELLO | {"messages": [{"role": "user", "content": "x" * 4000}]}
     for body in (HELLO, large, large, large):
         host.ask(body)

@@ -67,23 +67,23 @@ def parse_settings(
 
 def _read(root: Table, folder: File | None) -> dict[str, Any]:
     given: dict[str, Any] = {
-        "behaviour": _named(root, "as", behaviour_problem),
-        "faults": _list(root, "faults", fault_problem),
-        "chaos": _share(root, "chaos"),
+        "behaviour": _read_name(root, "as", behaviour_problem),
+        "faults": _read_names(root, "faults", fault_problem),
+        "chaos": _read_share(root, "chaos"),
         "seed": root.integer("seed", least=0),
-        "scenario": _scenario(root, folder),
-        "model": _model(root, folder),
-        "assume": _list(root, "assume", assumption_problem),
+        "scenario": _read_scenario(root, folder),
+        "model": _read_model(root, folder),
+        "assume": _read_names(root, "assume", assumption_problem),
         "tokens_per_second": root.number("tokens_per_second"),
         "first_token_ms": root.number("first_token_ms"),
-        "api_key": _key(root),
-        "models": _models(root.table("models")),
+        "api_key": _read_key(root),
+        "models": _read_models(root.table("models")),
     }
     root.close(hints=_HINTS)
     return given
 
 
-def _named(table: Table, key: str, wrong: Callable[[str], str | None]) -> str | None:
+def _read_name(table: Table, key: str, wrong: Callable[[str], str | None]) -> str | None:
     name = table.text(key)
     if name is not None and (problem := wrong(name)) is not None:
         table.error(key, "; ".join(problem.splitlines()))
@@ -91,7 +91,7 @@ def _named(table: Table, key: str, wrong: Callable[[str], str | None]) -> str | 
     return name
 
 
-def _list(table: Table, key: str, wrong: Callable[[str], str | None]) -> tuple[str, ...] | None:
+def _read_names(table: Table, key: str, wrong: Callable[[str], str | None]) -> tuple[str, ...] | None:
     names = table.texts(key)
     for place, name in enumerate(table.raw(key) if names is not None else ()):
         if isinstance(name, str) and name.strip() and (problem := wrong(name)) is not None:
@@ -99,7 +99,7 @@ def _list(table: Table, key: str, wrong: Callable[[str], str | None]) -> tuple[s
     return names
 
 
-def _share(table: Table, key: str) -> float | None:
+def _read_share(table: Table, key: str) -> float | None:
     share = table.number(key)
     if share is not None and share > 1:
         table.error(key, "must be a share of all responses, from 0 to 1")
@@ -107,7 +107,7 @@ def _share(table: Table, key: str) -> float | None:
     return share
 
 
-def _scenario(table: Table, folder: File | None) -> str | None:
+def _read_scenario(table: Table, folder: File | None) -> str | None:
     name = table.text("scenario")
     if name is None:
         return None
@@ -122,7 +122,7 @@ def _is_path(name: str) -> bool:
     return "/" in name or "\\" in name or File(name).suffix != ""
 
 
-def _model(table: Table, folder: File | None) -> str | None:
+def _read_model(table: Table, folder: File | None) -> str | None:
     text = table.text("model")
     if text is None:
         return None
@@ -134,14 +134,14 @@ def _model(table: Table, folder: File | None) -> str | None:
     return where
 
 
-def _key(table: Table) -> str | None:
+def _read_key(table: Table) -> str | None:
     value, name = table.variable("api_key_env")
     if value == "":
         table.error("api_key_env", f"the variable {name} is not set")
     return value or None
 
 
-def _models(table: Table | None) -> dict[str, ModelRow] | None:
+def _read_models(table: Table | None) -> dict[str, ModelRow] | None:
     """`[models."name"]`: a custom name for a generation, or specific faults for an existing model."""
     if table is None:
         return None
@@ -149,8 +149,8 @@ def _models(table: Table | None) -> dict[str, ModelRow] | None:
     for name in table:
         inner = table.table(name)
         assert inner is not None
-        generation = _named(inner, "generation", generation_problem)
-        faults = _list(inner, "faults", fault_problem) or ()
+        generation = _read_name(inner, "generation", generation_problem)
+        faults = _read_names(inner, "faults", fault_problem) or ()
         if generation is None and "generation" not in inner:
             generation = _known_generation(inner, name)
         inner.close(hints={"fault": "; did you mean `faults`?"})

@@ -31,8 +31,8 @@ def demo_config(url: str) -> Config:
     # Neither lists its models, so that any name with faults appended is passed on. The aliases list them instead.
     chat = ProviderConfig(name=CHAT, api_base_url=f"{url}/v1")
     messages = ProviderConfig(name=MESSAGES, api_base_url=f"{url}/anthropic", dialect="anthropic")
-    asked = {model: f"{model}+{_FAULTS[model]}" if model in _FAULTS else model for model in MODELS}
-    aliases: dict[str, tuple[str, ...]] = {model: (f"{CHAT}/{name}",) for model, name in asked.items()}
-    aliases |= {f"{MESSAGES}/{model}": (f"{MESSAGES}/{name}",) for model, name in asked.items()}
+    names = {model: f"{model}+{_FAULTS[model]}" if model in _FAULTS else model for model in MODELS}
+    aliases: dict[str, tuple[str, ...]] = {model: (f"{CHAT}/{name}",) for model, name in names.items()}
+    aliases |= {f"{MESSAGES}/{model}": (f"{MESSAGES}/{name}",) for model, name in names.items()}
     aliases["*+*"] = (f"{CHAT}/*",)
     return Config(providers=(chat, messages), aliases=aliases, source="--demo")

@@ -112,11 +112,11 @@ class SimRequest(Struct, frozen=True, kw_only=True):
     @property
     def since(self) -> tuple[SimTurn, ...]:
         """The turns since the user's last message: what this response continues from."""
-        asked, before = -1, None
+        start, before = -1, None
         for at, turn in enumerate(self.turns):
             if turn.role != "system":
-                asked, before = (at if turn.begins_message(before) else asked), turn
-        return self.turns[asked + 1 :]
+                start, before = (at if turn.begins_message(before) else start), turn
+        return self.turns[start + 1 :]
 
     @property
     def round(self) -> int:

@@ -103,7 +103,7 @@ class Simulator:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.app.closed()
+        await self.app.close_and_wait()
         server, self._server = self._server, None
         if server is not None:
             await server.close()

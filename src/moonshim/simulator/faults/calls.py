@@ -43,13 +43,13 @@ def _change_entries(change: Callable[[Spot], list[Json]]) -> Chunks:
 def _in_message(change: Callable[[Json], Json]) -> Whole:
     """A fault of the whole response, from a function that changes one call."""
 
-    def changed(payload: Json, answer: HostResponse) -> Json:
+    def change_calls(payload: Json, answer: HostResponse) -> Json:
         message = delta_of(payload)
         if not entries_of(payload):
             return payload
         return with_delta(payload, {**message, "tool_calls": [change(entry) for entry in entries_of(payload)]})
 
-    return changed
+    return change_calls
 
 
 def _function(spot: Spot, **fields: Any) -> Json:
@@ -176,8 +176,8 @@ def _at_once(chunks: list[Json], answer: HostResponse) -> list[Json]:
     with_calls = [at for at, chunk in enumerate(chunks) if entries_of(chunk)]
     entries = [entry for at in with_calls for entry in entries_of(chunks[at])]
     first = with_delta(chunks[with_calls[0]], {**delta_of(chunks[with_calls[0]]), "tool_calls": entries})
-    kept = [chunk for at, chunk in enumerate(chunks) if at not in with_calls or finish_of(chunk) is not None]
-    emptied = [with_delta(chunk, _without(delta_of(chunk), "tool_calls")) for chunk in kept]
+    remaining = [chunk for at, chunk in enumerate(chunks) if at not in with_calls or finish_of(chunk) is not None]
+    emptied = [with_delta(chunk, _without(delta_of(chunk), "tool_calls")) for chunk in remaining]
     at = with_calls[0]
     return [*emptied[:at], first, *emptied[at:]]
 
@@ -205,15 +205,15 @@ def _finish_with_last(chunks: list[Json], answer: HostResponse) -> list[Json]:
 
 def _everywhere(**fields: Any) -> Chunks:
     """Default fields for every delta that does not set them itself."""
-    return lambda chunks, answer: [with_delta(chunk, _filled(delta_of(chunk), fields)) for chunk in chunks]
+    return lambda chunks, answer: [with_delta(chunk, _fill(delta_of(chunk), fields)) for chunk in chunks]
 
 
-def _filled(delta: Json, fields: Json) -> Json:
+def _fill(delta: Json, fields: Json) -> Json:
     return {**delta, **{key: value for key, value in fields.items() if not delta.get(key)}}
 
 
 def _null_content(payload: Json, answer: HostResponse) -> Json:
-    return with_delta(payload, _filled(delta_of(payload), {"content": None}))
+    return with_delta(payload, _fill(delta_of(payload), {"content": None}))
 
 
 def _no_content_key(payload: Json, answer: HostResponse) -> Json:
@@ -231,13 +231,13 @@ def _calls_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
     if not plain or not calls:
         return chunks
     last = calls[-1]
-    behind = [chunk for chunk in chunks[:last] if contents_of(chunk) != {"text"}]
+    others = [chunk for chunk in chunks[:last] if contents_of(chunk) != {"text"}]
     tail = [chunk for chunk in chunks[last + 1 :] if contents_of(chunk) != {"text"}]
     if finish_of(chunks[last]) is None:
-        return [*behind, chunks[last], *plain, *tail]
+        return [*others, chunks[last], *plain, *tail]
     # The finish came with the last call: it has to wait for the text.
     entries = carrier(chunks, delta_of(chunks[last]))
-    return [*behind, entries, *plain, with_delta(chunks[last], {}), *tail]
+    return [*others, entries, *plain, with_delta(chunks[last], {}), *tail]
 
 
 def _no_finish_key(chunks: list[Json], answer: HostResponse) -> list[Json]:

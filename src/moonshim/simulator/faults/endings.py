@@ -111,10 +111,10 @@ def _usage_in(*places: str) -> Speech:
 
 def _drop_usage(chunk: Json) -> Json:
     choice = choice_of(chunk)
-    kept = {key: value for key, value in chunk.items() if key != "usage"}
+    remaining = {key: value for key, value in chunk.items() if key != "usage"}
     if choice is None:
-        return kept
-    return {**kept, "choices": [{key: value for key, value in choice.items() if key != "usage"}]}
+        return remaining
+    return {**remaining, "choices": [{key: value for key, value in choice.items() if key != "usage"}]}
 
 
 def _without_usage(chunks: list[Json]) -> list[Json]:
@@ -216,7 +216,7 @@ _CHAT: Final = ("openai_chat",)
 _STREAM: Final = ("stream",)
 
 
-def _streamed(name: str, about: str, seen: str, chunks: Chunks, **more: Any) -> Fault:
+def _stream_row(name: str, about: str, seen: str, chunks: Chunks, **more: Any) -> Fault:
     return _row(name, about, seen, chunks=chunks, **{"wires": _CHAT, "ways": _STREAM, **more})
 
 
@@ -255,21 +255,21 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "any host",
         speech=_finish_as("length"),
     ),
-    _streamed(
+    _stream_row(
         "no-finish",
         "no chunk says how the answer ends",
         "ai-sdk-provider#420, vllm-mlx#672",
         _on_each_wire(_no_reason, _no_stop_reason),
         wires=("openai_chat", "anthropic"),
     ),
-    _streamed(
+    _stream_row(
         "finish-twice",
         "the finish reason comes twice, the second time as `stop`",
         "sglang#8417, ChatMock#114",
         _reason_twice,
     ),
-    _streamed("empty-finish", "the finish reason is an empty text until the end", "sglang#3912", _empty_reason),
-    _streamed(
+    _stream_row("empty-finish", "the finish reason is an empty text until the end", "sglang#3912", _empty_reason),
+    _stream_row(
         "finish-overloaded",
         "in the middle the answer ends with `engine_overloaded`",
         "openclaw#65924",
@@ -293,20 +293,20 @@ FAULTS: Final[tuple[Fault, ...]] = (
         ways=_STREAM,
         speech=_usage_in("last"),
     ),
-    _streamed(
+    _stream_row(
         "usage-with-finish", "tokens are told by the chunk that ends, not in its choice", "vLLM", _usage_with_finish
     ),
-    _streamed(
+    _stream_row(
         "usage-in-each-chunk",
         "every chunk tells the tokens so far",
         "vllm#5708, sglang#12241",
         _usage_everywhere,
     ),
-    _streamed("null-usage", "`usage` is null in every chunk that does not count", "OpenAI", _null_usage),
-    _streamed(
+    _stream_row("null-usage", "`usage` is null in every chunk that does not count", "OpenAI", _null_usage),
+    _stream_row(
         "usage-without-choices", "the chunk that counts has no `choices`", "spoon-core#179", _usage_without_choices
     ),
-    _streamed(
+    _stream_row(
         "no-usage",
         "nobody tells the tokens",
         "CLIProxyAPI#1279",
@@ -314,8 +314,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
         whole=lambda payload, answer: _drop_usage(payload),
         ways=("stream", "whole"),
     ),
-    _streamed("no-choices-first", "the first chunk has no choice in it", "semantic-kernel#3650", _no_choices_first),
-    _streamed("no-role", "no chunk says the role", "OpenAI's schema does not ask for it", _no_role),
+    _stream_row("no-choices-first", "the first chunk has no choice in it", "semantic-kernel#3650", _no_choices_first),
+    _stream_row("no-role", "no chunk says the role", "OpenAI's schema does not ask for it", _no_role),
     _row(
         "no-done",
         "the stream ends without `[DONE]`",

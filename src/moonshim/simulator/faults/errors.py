@@ -127,7 +127,7 @@ def _row(name: str, about: str, seen: str, **more: Any) -> Fault:
     return Fault(name=name, group="errors", about=about, seen=seen, **more)
 
 
-def _streamed(name: str, about: str, seen: str, **more: Any) -> Fault:
+def _stream_row(name: str, about: str, seen: str, **more: Any) -> Fault:
     return _row(name, about, seen, **{"ways": ("stream",), **more})
 
 
@@ -267,7 +267,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
     _row("no-headers", "the connection is dropped before anything was said", "any host", status=Status(body=None)),
     # In the middle of one.
-    _streamed(
+    _stream_row(
         "error-in-stream",
         "in the middle comes an error, in the words of Moonshot",
         "goose#8021",
@@ -275,13 +275,13 @@ FAULTS: Final[tuple[Fault, ...]] = (
             _chat_error(_OVERLOADED, "engine_overloaded_error"), _messages_error(_OVERLOADED, "overloaded_error")
         ),
     ),
-    _streamed(
+    _stream_row(
         "error-first",
         "the first chunk is an error",
         "goose#8031",
         chunks=_at_first,
     ),
-    _streamed(
+    _stream_row(
         "error-object",
         "in the middle comes an error, in the words of vLLM: `object` is `error`",
         "goose#8031",
@@ -290,54 +290,54 @@ FAULTS: Final[tuple[Fault, ...]] = (
             {"object": "error", "message": _INTERNAL, "type": "InternalServerError", "param": None, "code": 500}, {}
         ),
     ),
-    _streamed(
+    _stream_row(
         "error-text",
         "in the middle comes an error that is a text",
         "SGLang",
         wires=_CHAT,
         chunks=_in_the_middle({"error": _INTERNAL}, {}),
     ),
-    _streamed(
+    _stream_row(
         "error-in-chunk",
         "in the middle a chunk has an error beside its choice, which ends with `error`",
         "OpenRouter",
         wires=_CHAT,
         chunks=_in_a_chunk,
     ),
-    _streamed(
+    _stream_row(
         "error-without-choices",
         "in the middle a chunk has an error, and no choices",
         "OmniRoute#8210",
         wires=_CHAT,
         chunks=_beside_no_choices,
     ),
-    _streamed(
+    _stream_row(
         "error-unframed",
         "in the middle comes an error as it is, without `data:`",
         "lemonade#2826",
         frames=_raw(encode(_chat_error(_INTERNAL, "server_error"))),
     ),
-    _streamed(
+    _stream_row(
         "error-no-json",
         "in the middle comes an error that is no JSON",
         "Crane#121",
         frames=_raw(b"data: error: engine failed\n\n"),
     ),
-    _streamed("no-body", "the connection is dropped behind the headers", "any host", frames=_cut_before),
-    _streamed("cut-off", "the connection is dropped between two chunks", "opencode#39968", frames=_cut_between),
+    _stream_row("no-body", "the connection is dropped behind the headers", "any host", frames=_cut_before),
+    _stream_row("cut-off", "the connection is dropped between two chunks", "opencode#39968", frames=_cut_between),
     _row("cut-inside", "the connection is dropped in the middle of a chunk", "any host", frames=_cut_inside),
-    _streamed(
+    _stream_row(
         "ends-early",
         "the stream ends between two chunks, as if all was said",
         "opencode#39968",
         frames=_ends_between,
     ),
     _row("truncated", "the answer ends in the middle of its JSON, as if all was said", "any host", frames=_ends_early),
-    _streamed("stall", "in the middle nothing comes any more", "DeepSeek-V3#1608", frames=_silent(FOREVER)),
-    _streamed(
+    _stream_row("stall", "in the middle nothing comes any more", "DeepSeek-V3#1608", frames=_silent(FOREVER)),
+    _stream_row(
         "stall-at-first", "the headers come, and then nothing", "litellm#36024", frames=_silent(FOREVER, first=True)
     ),
-    _streamed(
+    _stream_row(
         "pause", "in the middle nothing comes for two seconds", "litellm#37322", frames=_silent(2.0), fatal=False
     ),
 )

@@ -66,8 +66,8 @@ def leak(
     def speech(answer: HostResponse) -> HostResponse:
         if not answer.calls:
             return answer
-        kept = answer.calls if native else ()
-        return add_leak(answer, write(raw_calls(answer, slot)), into=into, finish=finish, calls=kept, cut=cut)
+        native_calls = answer.calls if native else ()
+        return add_leak(answer, write(raw_calls(answer, slot)), into=into, finish=finish, calls=native_calls, cut=cut)
 
     return speech
 

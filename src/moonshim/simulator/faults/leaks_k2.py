@@ -40,37 +40,37 @@ _SINGULAR: Final = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")
 # --- section formats -------------------------------------------------------------------------------------------------
 
 
-def _bare(calls: Sequence[SimCall]) -> str:
+def _write_bare(calls: Sequence[SimCall]) -> str:
     return "".join(k2_call(call) for call in calls)
 
 
-def _unended(calls: Sequence[SimCall]) -> str:
-    return SECTION_BEGIN + _bare(calls)
+def _omit_section_end(calls: Sequence[SimCall]) -> str:
+    return SECTION_BEGIN + _write_bare(calls)
 
 
-def _half(calls: Sequence[SimCall]) -> str:
+def _omit_last_ends(calls: Sequence[SimCall]) -> str:
     """Neither the last call nor the section ends."""
-    return _unended(calls).removesuffix(CALL_END)
+    return _omit_section_end(calls).removesuffix(CALL_END)
 
 
-def _no_call_ends(calls: Sequence[SimCall]) -> str:
+def _omit_call_ends(calls: Sequence[SimCall]) -> str:
     return "".join(k2_call(call).removesuffix(CALL_END) for call in calls)
 
 
-def _singular(calls: Sequence[SimCall]) -> str:
-    return _SINGULAR[0] + _bare(calls) + _SINGULAR[1]
+def _write_singular(calls: Sequence[SimCall]) -> str:
+    return _SINGULAR[0] + _write_bare(calls) + _SINGULAR[1]
 
 
-def _spaced(calls: Sequence[SimCall]) -> str:
+def _write_spaced(calls: Sequence[SimCall]) -> str:
     written = "\n".join(f"{CALL_BEGIN} {call.id} {ARGUMENT_BEGIN}\n{call.arguments}\n{CALL_END}" for call in calls)
     return f"\n{SECTION_BEGIN}\n{written}\n{SECTION_END}\n"
 
 
-def _sections(calls: Sequence[SimCall]) -> str:
+def _write_sections(calls: Sequence[SimCall]) -> str:
     return "".join(k2_section([call]) for call in calls)
 
 
-def _wrapped(calls: Sequence[SimCall]) -> str:
+def _wrap_arguments(calls: Sequence[SimCall]) -> str:
     """The name is in the arguments, which are one level deeper."""
     return k2_section(
         replace(call, arguments=f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}')
@@ -78,7 +78,7 @@ def _wrapped(calls: Sequence[SimCall]) -> str:
     )
 
 
-def _beside(calls: Sequence[SimCall]) -> str:
+def _write_name_in_arguments(calls: Sequence[SimCall]) -> str:
     """The name is in the arguments, beside the others; where one of them has that key already, the call is wrapped."""
     return SECTION_BEGIN + "".join(_with_name(call) for call in calls) + SECTION_END
 
@@ -89,7 +89,7 @@ def _with_name(call: SimCall) -> str:
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict) or "name" in given:
-        return _wrapped([call]).removeprefix(SECTION_BEGIN).removesuffix(SECTION_END)
+        return _wrap_arguments([call]).removeprefix(SECTION_BEGIN).removesuffix(SECTION_END)
     rest = call.arguments.strip().removeprefix("{").lstrip() or "}"
     comma = "" if rest == "}" else ", "
     return k2_call(replace(call, arguments=f'{{"name": {json.dumps(call.name)}{comma}{rest}'))
@@ -98,13 +98,13 @@ def _with_name(call: SimCall) -> str:
 # --- responses with text in or after the section ---------------------------------------------------------------------
 
 
-def _behind(answer: HostResponse) -> HostResponse:
+def _text_after_section(answer: HostResponse) -> HostResponse:
     if not answer.calls:
         return answer
     return replace(add_leak(answer, ""), text=k2_section(raw_calls(answer)) + answer.text)
 
 
-def _among(answer: HostResponse) -> HostResponse:
+def _text_in_section(answer: HostResponse) -> HostResponse:
     """The text comes in pieces: before the section, in it before each call, and after it."""
     calls = raw_calls(answer)
     if not calls:
@@ -126,7 +126,7 @@ def _pieces(text: str, count: int) -> list[str]:
     return ["".join(words[first:last]) for first, last in zip([0, *ends], [*ends, None], strict=True)]
 
 
-def _swallowed(answer: HostResponse) -> HostResponse:
+def _leak_all_to_reasoning(answer: HostResponse) -> HostResponse:
     """`</think>` never came: everything is reasoning."""
     if not answer.calls:
         return answer
@@ -134,33 +134,33 @@ def _swallowed(answer: HostResponse) -> HostResponse:
     return replace(add_leak(answer, raw, into="reasoning"), text="")
 
 
-def _cut_off(answer: HostResponse) -> HostResponse:
+def _cut_in_arguments(answer: HostResponse) -> HostResponse:
     """The last call stops in the middle of its arguments."""
     calls = raw_calls(answer)
     if not calls:
         return answer
-    kept = calls[-1].arguments[: len(calls[-1].arguments) // 2]
-    raw = SECTION_BEGIN + _bare(calls[:-1]) + CALL_BEGIN + calls[-1].id + ARGUMENT_BEGIN + kept
+    partial = calls[-1].arguments[: len(calls[-1].arguments) // 2]
+    raw = SECTION_BEGIN + _write_bare(calls[:-1]) + CALL_BEGIN + calls[-1].id + ARGUMENT_BEGIN + partial
     return add_leak(answer, raw, finish="length")
 
 
-def _cut_off_in_slot(answer: HostResponse) -> HostResponse:
+def _cut_in_id(answer: HostResponse) -> HostResponse:
     """The last call stops before its name is known."""
     calls = raw_calls(answer)
     if not calls:
         return answer
-    kept = calls[-1].id[: len(calls[-1].id) // 2]
-    return add_leak(answer, SECTION_BEGIN + _bare(calls[:-1]) + CALL_BEGIN + kept, finish="length")
+    partial = calls[-1].id[: len(calls[-1].id) // 2]
+    return add_leak(answer, SECTION_BEGIN + _write_bare(calls[:-1]) + CALL_BEGIN + partial, finish="length")
 
 
 # --- reasoning -------------------------------------------------------------------------------------------------------
 
 
-def _think_end(answer: HostResponse) -> HostResponse:
+def _leak_think_end(answer: HostResponse) -> HostResponse:
     return replace(answer, text="</think>" + answer.text) if answer.reasoning else answer
 
 
-def _think_tags(answer: HostResponse) -> HostResponse:
+def _leak_think_tags(answer: HostResponse) -> HostResponse:
     if not answer.reasoning:
         return answer
     return replace(answer, text=f"<think>{answer.reasoning}</think>{answer.text}", reasoning="")
@@ -208,39 +208,44 @@ FAULTS: Final[tuple[Fault, ...]] = (
     _row(
         "think-never-closed",
         "thought, text and calls all stand in the reasoning: the thought was never closed",
-        _swallowed,
+        _leak_all_to_reasoning,
         "Kimi-K2#89",
     ),
     _row(
         "call-without-section",
         "the calls stand in the text, and no section begins before them",
-        leak(_bare),
+        leak(_write_bare),
         "Kimi-K2#89, vllm#32216",
     ),
     _row(
         "call-without-section-in-reasoning",
         "the calls stand in the thought, and no section begins before them",
-        leak(_bare, into="reasoning"),
+        leak(_write_bare, into="reasoning"),
         "Kimi-K2#89, vllm#32216",
     ),
-    _row("section-without-end", "the section in the text never ends", leak(_unended), "llama.cpp"),
-    _row("section-half", "neither the last call nor the section in the text ends", leak(_half), "llama.cpp"),
+    _row("section-without-end", "the section in the text never ends", leak(_omit_section_end), "llama.cpp"),
+    _row("section-half", "neither the last call nor the section in the text ends", leak(_omit_last_ends), "llama.cpp"),
     _row(
         "calls-without-ends",
         "the calls stand in the thought with no section, and none of them ends",
-        leak(_no_call_ends, into="reasoning"),
+        leak(_omit_call_ends, into="reasoning"),
         "llama.cpp",
     ),
     _row(
         "singular-section",
         "the section is begun by `<|tool_call_section_begin|>`, without the s",
-        leak(_singular),
+        leak(_write_singular),
         "llama.cpp#17376",
     ),
-    _row("spaced-markers", "white space and line breaks stand between the markers", leak(_spaced)),
-    _row("text-behind-markers", "the text comes behind the section that leaked", _behind),
-    _row("text-among-markers", "pieces of the text stand before, in and behind the section", _among, "vllm#28543"),
-    _row("two-sections", "each call stands in a section of its own", leak(_sections), "dynamo"),
+    _row("spaced-markers", "white space and line breaks stand between the markers", leak(_write_spaced)),
+    _row("text-behind-markers", "the text comes behind the section that leaked", _text_after_section),
+    _row(
+        "text-among-markers",
+        "pieces of the text stand before, in and behind the section",
+        _text_in_section,
+        "vllm#28543",
+    ),
+    _row("two-sections", "each call stands in a section of its own", leak(_write_sections), "dynamo"),
     _row(
         "markers-and-native",
         "each call comes twice: with markers in the text, and as a call",
@@ -281,38 +286,38 @@ FAULTS: Final[tuple[Fault, ...]] = (
     _row(
         "slot-call-hex-wrapped",
         'in the place of the identifier stands `call_…`; the arguments are `{"name": …, "arguments": …}`',
-        leak(_wrapped, slot=SLOTS["call-hex"]),
+        leak(_wrap_arguments, slot=SLOTS["call-hex"]),
         "vllm#32146",
     ),
     _row(
         "slot-call-hex-beside",
         "in the place of the identifier stands `call_…`; the name is one of the arguments",
-        leak(_beside, slot=SLOTS["call-hex"]),
+        leak(_write_name_in_arguments, slot=SLOTS["call-hex"]),
         "vllm#32146",
     ),
     _row(
         "markers-cut-off",
         "the answer is over its limit in the arguments of a call that leaks",
-        _cut_off,
+        _cut_in_arguments,
         fatal=True,
     ),
     _row(
         "markers-cut-off-in-slot",
         "the answer is over its limit in the identifier of a call that leaks",
-        _cut_off_in_slot,
+        _cut_in_id,
         fatal=True,
     ),
     _row(
         "think-end-in-content",
         "the text begins with `</think>`",
-        _think_end,
+        _leak_think_end,
         "vllm#36207",
         needs="reasoning",
     ),
     _row(
         "think-tags-in-content",
         "the thought stands in the text, between its tags",
-        _think_tags,
+        _leak_think_tags,
         "hosts without a reasoning parser",
         needs="reasoning",
     ),

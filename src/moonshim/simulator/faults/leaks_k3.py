@@ -36,7 +36,7 @@ def _as_json(calls: Sequence[SimCall]) -> str:
     return k3_open("tools") + "".join(written) + k3_close("tools")
 
 
-def _unended(calls: Sequence[SimCall]) -> str:
+def _omit_tools_end(calls: Sequence[SimCall]) -> str:
     return k3_tools(calls).removesuffix(k3_close("tools"))
 
 
@@ -60,7 +60,7 @@ def _tools(answer: HostResponse) -> str:
     return k3_tools(raw_calls(answer)) if answer.calls else ""
 
 
-def _everything(write: Callable[[HostResponse], str]) -> Speech:
+def _write_all_to_reasoning(write: Callable[[HostResponse], str]) -> Speech:
     """All that the model wrote appears in the reasoning."""
 
     def speech(answer: HostResponse) -> HostResponse:
@@ -71,12 +71,12 @@ def _everything(write: Callable[[HostResponse], str]) -> Speech:
     return speech
 
 
-def _sep_elided(answer: HostResponse) -> str:
+def _omit_separator(answer: HostResponse) -> str:
     response = k3_open("response") + answer.text + k3_close("response")
     return f"{answer.reasoning}<|close|>think{response}{_tools(answer)}"
 
 
-def _spaced(answer: HostResponse) -> str:
+def _write_spaced(answer: HostResponse) -> str:
     """`<|close|> think<|sep|>`. Only the model's own tags are spaced; its text stays as it is."""
     response = _space(k3_open("response")) + answer.text + _space(k3_close("response"))
     return answer.reasoning + _space(k3_close("think")) + response + _space(_tools(answer))
@@ -86,7 +86,7 @@ def _space(marks: str) -> str:
     return _TAG.sub(r"\1 ", marks)
 
 
-def _never_closed(answer: HostResponse) -> HostResponse:
+def _never_close_reasoning(answer: HostResponse) -> HostResponse:
     """The reasoning runs over into the text, whose end tag is an orphan."""
     if not answer.calls:
         return answer
@@ -97,25 +97,25 @@ def _never_closed(answer: HostResponse) -> HostResponse:
 # --- responses with tags around the text -----------------------------------------------------------------------------
 
 
-def _message_end(answer: HostResponse) -> HostResponse:
+def _leak_message_end(answer: HostResponse) -> HostResponse:
     return replace(answer, text=answer.text + _MESSAGE_END)
 
 
-def _wrapper(answer: HostResponse) -> HostResponse:
+def _leak_wrapper(answer: HostResponse) -> HostResponse:
     text = k3_open("response") + answer.text + k3_close("response") + _tools(answer)
     return replace(answer, text=text, calls=(), finish=ending(answer, "stop"))
 
 
-def _wrapper_begun(answer: HostResponse) -> HostResponse:
+def _leak_wrapper_start(answer: HostResponse) -> HostResponse:
     """The wrapper is opened, and not closed before the calls that were parsed."""
     return replace(answer, text=k3_open("response") + answer.text)
 
 
-def _orphan_end(answer: HostResponse) -> HostResponse:
+def _leak_orphan_end(answer: HostResponse) -> HostResponse:
     return replace(answer, text=answer.text + k3_close("response"))
 
 
-def _inline(answer: HostResponse) -> HostResponse:
+def _inline_reasoning(answer: HostResponse) -> HostResponse:
     if not answer.reasoning:
         return answer
     return replace(answer, text="\n\n".join(filter(None, (answer.reasoning, answer.text))), reasoning="")
@@ -124,7 +124,7 @@ def _inline(answer: HostResponse) -> HostResponse:
 # --- calls that are cut, lost, or not requested ----------------------------------------------------------------------
 
 
-def _cut_off(answer: HostResponse) -> HostResponse:
+def _cut_in_argument(answer: HostResponse) -> HostResponse:
     """The last call stops in the middle of its last argument, or right after its opening tag if it has none."""
     if not answer.calls:
         return answer
@@ -134,7 +134,7 @@ def _cut_off(answer: HostResponse) -> HostResponse:
     return add_leak(answer, whole[: (value + len(whole)) // 2], finish="length")
 
 
-def _cut_off_in_tag(answer: HostResponse) -> HostResponse:
+def _cut_in_tag(answer: HostResponse) -> HostResponse:
     if not answer.calls:
         return answer
     *others, last = raw_calls(answer)
@@ -142,11 +142,11 @@ def _cut_off_in_tag(answer: HostResponse) -> HostResponse:
     return add_leak(answer, k3_tools(others).removesuffix(k3_close("tools")) + tag, finish="length")
 
 
-def _dropped(answer: HostResponse) -> HostResponse:
+def _drop_last_call(answer: HostResponse) -> HostResponse:
     return replace(answer, calls=answer.calls[:-1], finish="length") if answer.calls else answer
 
 
-def _undeclared(answer: HostResponse) -> HostResponse:
+def _call_undeclared(answer: HostResponse) -> HostResponse:
     """Where no tool is declared, no parser runs; the model continues as its history did."""
     if answer.calls:
         return leak(k3_tools)(answer)
@@ -174,7 +174,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         whole=empty_list,
     ),
     _row("to-the-end", "calls and the end of the message stand in the text", leak(_to_the_end), "vllm#51412"),
-    _row("without-end", "the calls stand in the text, and their list never ends", leak(_unended)),
+    _row("without-end", "the calls stand in the text, and their list never ends", leak(_omit_tools_end)),
     _row(
         "in-reasoning",
         "the calls stand in the thought, which is closed behind them",
@@ -184,33 +184,35 @@ FAULTS: Final[tuple[Fault, ...]] = (
     _row(
         "think-never-closed",
         "the thought goes over into the text; the end of the response is an orphan, and the calls follow",
-        _never_closed,
+        _never_close_reasoning,
         "vllm#53246",
     ),
     _row(
         "sep-elided",
         "`<|close|>think<|open|>response<|sep|>`: without the separator everything stays in the thought",
-        _everything(_sep_elided),
+        _write_all_to_reasoning(_omit_separator),
         "sglang#32567",
         needs="reasoning",
     ),
     _row(
         "spaced",
         "`<|close|> think<|sep|>`: with a space in its tags everything stays in the thought",
-        _everything(_spaced),
+        _write_all_to_reasoning(_write_spaced),
         "vllm#50367",
         needs="reasoning",
     ),
-    _row("orphan-response-end", "the text ends with the end of the response", _orphan_end, needs=""),
+    _row("orphan-response-end", "the text ends with the end of the response", _leak_orphan_end, needs=""),
     _row(
         "orphan-response-end-in-content",
         "the end of the response and the calls stand in the text",
         leak(_after_response),
         "vllm#53246",
     ),
-    _row("message-end-in-content", "the text ends with the end of the message", _message_end, "vllm#51412", needs=""),
-    _row("response-in-content", "the text stands in its wrapper, and the calls behind it", _wrapper, needs=""),
-    _row("response-begun-in-content", "the text begins with that of the wrapper", _wrapper_begun, needs=""),
+    _row(
+        "message-end-in-content", "the text ends with the end of the message", _leak_message_end, "vllm#51412", needs=""
+    ),
+    _row("response-in-content", "the text stands in its wrapper, and the calls behind it", _leak_wrapper, needs=""),
+    _row("response-begun-in-content", "the text begins with that of the wrapper", _leak_wrapper_start, needs=""),
     _row("json", "the calls stand in the text, their arguments as one `json`", leak(_as_json)),
     _row(
         "and-native",
@@ -228,33 +230,33 @@ FAULTS: Final[tuple[Fault, ...]] = (
     _row(
         "undeclared",
         "calls stand in the text, also where the request declares no tool and only its history has some",
-        _undeclared,
+        _call_undeclared,
         "sglang#39583",
         needs="",
     ),
     _row(
         "cut-off",
         "the answer is over its limit in a call that leaks",
-        _cut_off,
+        _cut_in_argument,
         fatal=True,
     ),
     _row(
         "cut-off-in-tag",
         "the answer is over its limit in the tag that begins a call, which leaks",
-        _cut_off_in_tag,
+        _cut_in_tag,
         "a test of vllm's",
         fatal=True,
     ),
     _row(
         "cut-off-dropped",
         "the answer is over its limit in its last call, of which nothing is told",
-        _dropped,
+        _drop_last_call,
         lost=True,
     ),
     _row(
         "reasoning-in-content",
         "the thought is the beginning of the text, and nothing tells them apart",
-        _inline,
+        _inline_reasoning,
         "opencrabs#616",
         needs="reasoning",
     ),

@@ -22,12 +22,12 @@ _SIGNATURE: Final = "a2ltaS1zaW11bGF0b3I" * 9
 def _each_block(change: Callable[[list[Json]], list[Json]], *kinds: str) -> Chunks:
     """Change the blocks of these kinds, or all."""
 
-    def changed(events: list[Json], answer: HostResponse) -> list[Json]:
+    def change_events(events: list[Json], answer: HostResponse) -> list[Json]:
         parts = read_blocks(events)
         blocks = [change(block) if not kinds or of_block(block) in kinds else block for block in parts.blocks]
         return BlockEdits(parts.head, blocks, parts.tail).events()
 
-    return changed
+    return change_events
 
 
 def _is(event: Json, kind: str) -> bool:
@@ -142,26 +142,26 @@ def _no_signature_whole(payload: Json, answer: HostResponse) -> Json:
 def _empty_signature_delta(block: list[Json]) -> list[Json]:
     index = block[0]["index"]
     empty = {"type": "content_block_delta", "index": index, "delta": {"type": "signature_delta", "signature": ""}}
-    kept = _no_signature_field(block)
-    at = next((at for at, event in enumerate(kept) if _is(event, "content_block_stop")), len(kept))
-    return [*kept[:at], empty, *kept[at:]]
+    remaining = _no_signature_field(block)
+    at = next((at for at, event in enumerate(remaining) if _is(event, "content_block_stop")), len(remaining))
+    return [*remaining[:at], empty, *remaining[at:]]
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------
 
 
 def _no_usage_in(kind: str) -> Chunks:
-    def changed(events: list[Json], answer: HostResponse) -> list[Json]:
+    def change_events(events: list[Json], answer: HostResponse) -> list[Json]:
         return [_drop_usage(event) if _is(event, kind) else event for event in events]
 
-    return changed
+    return change_events
 
 
 def _drop_usage(event: Json) -> Json:
-    kept = {key: value for key, value in event.items() if key != "usage"}
-    if "message" in kept:
-        kept["message"] = {key: value for key, value in kept["message"].items() if key != "usage"}
-    return kept
+    remaining = {key: value for key, value in event.items() if key != "usage"}
+    if "message" in remaining:
+        remaining["message"] = {key: value for key, value in remaining["message"].items() if key != "usage"}
+    return remaining
 
 
 def _row(name: str, about: str, seen: str, chunks: Chunks | None = None, **more: Any) -> Fault:

@@ -50,8 +50,8 @@ def _message(change: Callable[[Json], Json]) -> Whole:
 
 
 def _copy_reasoning(delta: Json) -> Json:
-    thought = reasoning_of(delta)
-    return {**delta, "reasoning_content": thought, "reasoning": thought} if thought else delta
+    reasoning = reasoning_of(delta)
+    return {**delta, "reasoning_content": reasoning, "reasoning": reasoning} if reasoning else delta
 
 
 def _nulls(delta: Json) -> Json:
@@ -98,8 +98,8 @@ def _with_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
 def _blank_thinking(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """An empty thinking block, or an empty field."""
     if answer.request.wire == "anthropic":
-        kept = (event for event in chunks if (event.get("delta") or {}).get("type") != "thinking_delta")
-        return list(kept)
+        remaining = (event for event in chunks if (event.get("delta") or {}).get("type") != "thinking_delta")
+        return list(remaining)
     return _each_delta(_empty_fields)(chunks, answer)
 
 

@@ -37,7 +37,7 @@ class SimulatorApp:
     def close(self) -> None:
         self._closing.set()
 
-    async def closed(self) -> None:
+    async def close_and_wait(self) -> None:
         """Close, and return when every connection has ended."""
         self.close()
         while self._connections:

@@ -74,19 +74,19 @@ class SimExchange:
         clock: Callable[[], float],
         log: Callable[[RecordedRequest], None],
         log_failure: Callable[[BaseException, int], None],
-        kept_bytes: int = SEEN_BYTES,
+        max_recorded_bytes: int = SEEN_BYTES,
     ) -> None:
         self.settings: SimulatorSettings = settings
         self.behaviour: HostBehaviour = find_behaviour(settings.behaviour)
         self.requests: deque[RecordedRequest] = deque(maxlen=SEEN_AT_MOST)
         self._sizes: deque[int] = deque(maxlen=SEEN_AT_MOST)
-        self._kept_bytes = kept_bytes
+        self._max_recorded_bytes = max_recorded_bytes
         self._models, self._loaded_models = models, dict[str | None, Model]({None: models(None)})
         self._clock, self._log, self._log_failure = clock, log, log_failure
         self._counter, self._assume, self._number = Counter(), frozenset(settings.assume), 0
         self._default_faults, _ = read_names(", ".join(settings.faults))
         self._model_faults = {name: read_names(", ".join(row.faults))[0] for name, row in settings.models.items()}
-        self._times_shown: OrderedDict[bytes, int] = OrderedDict()
+        self._times_applied: OrderedDict[bytes, int] = OrderedDict()
 
     def answer(self, received: ReceivedRequest) -> SimResponse:
         """The host's response to any request; the outcome is recorded in `requests`."""
@@ -128,7 +128,7 @@ class SimExchange:
                 created=int(self._clock()),
                 tally=self._counter.tally(request, intended, renamed=self.behaviour.renames(request.wire)),
             )
-        self._count_shown(
+        self._count_applied(
             {self._count_key(one, name) for one in due if one.times and one.fault.name in response.faults}
         )
         record["imitated"] = response.imitated
@@ -175,7 +175,7 @@ class SimExchange:
         due = [
             one
             for one in requested.faults
-            if one.is_due(request.round, self._times_shown.get(self._count_key(one, name), 0))
+            if one.is_due(request.round, self._times_applied.get(self._count_key(one, name), 0))
         ]
         picked = chaos_pick(self.settings, self._number, request.wire, request.family, request.stream)
         return due if picked is None else [*due, ScheduledFault(picked)]
@@ -185,12 +185,12 @@ class SimExchange:
         place = "" if chosen in self._default_faults else name
         return blake2b(f"{chosen} {place}".encode("utf-8", "surrogatepass"), digest_size=12).digest()
 
-    def _count_shown(self, uses: Iterable[bytes]) -> None:
+    def _count_applied(self, uses: Iterable[bytes]) -> None:
         """Clients choose model names, so the least recently used counters are dropped."""
         for use in uses:
-            self._times_shown[use] = self._times_shown.pop(use, 0) + 1
-        while len(self._times_shown) > COUNTED_AT_MOST:
-            self._times_shown.popitem(last=False)
+            self._times_applied[use] = self._times_applied.pop(use, 0) + 1
+        while len(self._times_applied) > COUNTED_AT_MOST:
+            self._times_applied.popitem(last=False)
 
     def _replacement(self, faults: Sequence[Fault], request: SimRequest) -> SimResponse | None:
         """The response to send instead, if one of the faults replaces it."""
@@ -230,7 +230,7 @@ class SimExchange:
     def _record(self, recorded: RecordedRequest, size: int) -> None:
         self.requests.append(recorded)
         self._sizes.append(size)
-        while sum(self._sizes) > self._kept_bytes and len(self.requests) > 1:
+        while sum(self._sizes) > self._max_recorded_bytes and len(self.requests) > 1:
             self.requests.popleft()
             self._sizes.popleft()
         self._log(recorded)

@@ -75,19 +75,19 @@ def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
     paint = painter(colour)
     match fields.get("event"):
         case "simulated":
-            asked = f"#{fields.get('number')} {fields.get('model', '')}"
+            request = f"#{fields.get('number')} {fields.get('model', '')}"
             way = _WIRES.get(str(fields.get("wire")), "") + (
                 f", round {number}" if (number := fields.get("round")) else ""
             )
         case "misused":
-            asked, way = f"{fields.get('method')} {fields.get('path')}", ""
+            request, way = f"{fields.get('method')} {fields.get('path')}", ""
         case "draining":
             return "it ends"
         case _:
             return plain_lines.human_line(fields, colour=colour)
     status = fields.get("status", 0)
     shade = "green" if 200 <= status < 400 else "yellow" if 400 <= status < 500 else "red"
-    parts = [f"{safe(asked)} {paint(shade, str(status or 'dropped'))} {way}".rstrip()]
+    parts = [f"{safe(request)} {paint(shade, str(status or 'dropped'))} {way}".rstrip()]
     if called := fields.get("called"):
         parts.append(safe(f"called {', '.join(called)}"))
     if imitated := fields.get("imitated"):

@@ -56,7 +56,7 @@ class PluginModel(Struct, frozen=True):
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also SystemExit and the like: they fail this response only
-            raise ModelFailed(f"the model {self.place} raised {_shown(error)}") from error
+            raise ModelFailed(f"the model {self.place} raised {_describe_exception(error)}") from error
         if inspect.iscoroutine(returned):
             returned.close()
             raise ModelFailed(f"the model {self.place} is asynchronous: its `reply` must be a plain function")
@@ -82,7 +82,7 @@ def load_model(place: str) -> Model:
     except MoonshimError:
         raise
     except BaseException as error:  # also SystemExit, as raised by a script that is not a model
-        raise PluginError(f"the model {place} cannot be loaded: {_shown(error)}", field="model") from error
+        raise PluginError(f"the model {place} cannot be loaded: {_describe_exception(error)}", field="model") from error
 
 
 def _module(where: str) -> ModuleType:
@@ -117,7 +117,9 @@ def _callable(found: Any, place: str) -> Callable[[SimRequest], Any]:
         try:
             found = found()
         except BaseException as error:
-            raise PluginError(f"the model {place} could not be made: {_shown(error)}", field="model") from error
+            raise PluginError(
+                f"the model {place} could not be made: {_describe_exception(error)}", field="model"
+            ) from error
     reply = getattr(found, "reply", None)
     if callable(reply):
         method: Callable[[SimRequest], Any] = reply
@@ -162,7 +164,7 @@ def _plain(text: str) -> str:
     return str.__str__(text)
 
 
-def _shown(error: BaseException) -> str:
+def _describe_exception(error: BaseException) -> str:
     """The exception and where it was raised."""
     frames = extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename != __file__ else ""

@@ -92,11 +92,11 @@ def _without_asides(text: str) -> str:
     for tag in _TAG.finditer(text):
         if tag[2]:
             ends.setdefault(tag[2], []).append(tag)
-    kept, done = list[str](), 0
+    pieces, done = list[str](), 0
     for tag in _TAG.finditer(text):
         closing = ends.get(tag[1], []) if tag.start() >= done else []
         at = bisect(closing, tag.start(), key=lambda end: end.start())
         if at < len(closing):
-            kept.append(text[done : tag.start()])
+            pieces.append(text[done : tag.start()])
             done = closing[at].end()
-    return "".join([*kept, text[done:]]).strip()
+    return "".join([*pieces, text[done:]]).strip()

@@ -60,16 +60,16 @@ def load_scenario(name_or_path: str | File) -> Scenario:
     Traceback (most recent call last):
     moonshim.simulator.model.scenario_file.ScenarioError: unknown scenario `one-cal`; did you mean `one-call`?
     """
-    asked = str(name_or_path)
-    path = _FOLDER / f"{asked}.toml" if asked in BUILT_IN else File(asked)
-    if asked not in BUILT_IN and "/" not in asked and not path.suffix and not path.exists():
-        hint = nearest(asked, BUILT_IN) or f"; choose from {', '.join(BUILT_IN)}, or give the path of a file"
-        raise ScenarioError([f"unknown scenario `{asked}`{hint}"])
+    source = str(name_or_path)
+    path = _FOLDER / f"{source}.toml" if source in BUILT_IN else File(source)
+    if source not in BUILT_IN and "/" not in source and not path.suffix and not path.exists():
+        hint = nearest(source, BUILT_IN) or f"; choose from {', '.join(BUILT_IN)}, or give the path of a file"
+        raise ScenarioError([f"unknown scenario `{source}`{hint}"])
     try:
         text = read_text(path, what="a scenario")
     except ConfigError as error:
         raise ScenarioError(error.problems) from None
-    return parse_scenario(text, suffix=path.suffix, source=asked, name=path.stem)
+    return parse_scenario(text, suffix=path.suffix, source=source, name=path.stem)
 
 
 def parse_scenario(text: str, *, suffix: str = ".toml", source: str = "scenario.toml", name: str = "") -> Scenario:

@@ -177,8 +177,8 @@ class _Reply:
         last = progress.finished[-1].results if progress.finished else ()
         places = {
             "user": _shorten(progress.words, SHOWN),
-            "results": _joined([one.text for one in progress.results]),
-            "result": _joined([one.text for one in last]),
+            "results": _join([one.text for one in progress.results]),
+            "result": _join([one.text for one in last]),
             "round": str(len(progress.finished) + 1),
         }
         return _PLACE.sub(lambda found: places[found[1]], text).strip()
@@ -188,7 +188,7 @@ def _fits(planned: PlannedRound, failed: bool) -> bool:
     return planned.when == "always" or planned.when == ("error" if failed else "success")
 
 
-def _joined(texts: Sequence[str]) -> str:
+def _join(texts: Sequence[str]) -> str:
     return "\n".join(texts) if any(texts) else _NOTHING if texts else ""
 
 

@@ -63,11 +63,11 @@ def sample(schema: Any, *, word: str = "moonshim", optional: bool = False) -> An
     """
     if not isinstance(schema, dict):
         return {}
-    top = {"type": "object"} | schema if not _says_a_kind(schema) else schema
+    top = {"type": "object"} | schema if not _constrains_type(schema) else schema
     return _Sampler(top, word, optional).value(top)
 
 
-def _says_a_kind(schema: Json) -> bool:
+def _constrains_type(schema: Json) -> bool:
     return any(key in schema for key in ("type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"))
 
 

@@ -61,11 +61,11 @@ def _walk(turns: tuple[SimTurn, ...]) -> Iterator[HistoryId]:
 
 
 def _rename_turn(turn: SimTurn, right: Iterator[HistoryId]) -> SimTurn:
-    def named(value: SimCall) -> SimCall:
+    def rename_call(value: SimCall) -> SimCall:
         return msgspec.structs.replace(value, id=next(right).right)
 
-    def answered(value: SimResult) -> SimResult:
+    def rename_result(value: SimResult) -> SimResult:
         return msgspec.structs.replace(value, call_id=next(right).right or value.call_id)
 
-    calls = tuple(map(named, turn.calls))
-    return msgspec.structs.replace(turn, calls=calls, results=tuple(map(answered, turn.results)))
+    calls = tuple(map(rename_call, turn.calls))
+    return msgspec.structs.replace(turn, calls=calls, results=tuple(map(rename_result, turn.results)))

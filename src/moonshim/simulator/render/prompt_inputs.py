@@ -60,14 +60,14 @@ def effort(request: SimRequest) -> str:
         body.get("reasoning_effort"),
         _inside(body, "output_config").get("effort"),
     )
-    asked = next((place for place in places if place is not None), None)
-    return _EFFORTS.get(asked, "max") if isinstance(asked, str) else "max"
+    effort_value = next((place for place in places if place is not None), None)
+    return _EFFORTS.get(effort_value, "max") if isinstance(effort_value, str) else "max"
 
 
 def keeps_thoughts(request: SimRequest) -> bool:
     """Whether `thinking.keep` is `all`, which open hosts call `preserve_thinking`."""
-    kept = _inside(request.body, "thinking").get("keep") == "all"
-    return kept or _inside(request.body, "chat_template_kwargs").get("preserve_thinking") is True
+    keep = _inside(request.body, "thinking").get("keep") == "all"
+    return keep or _inside(request.body, "chat_template_kwargs").get("preserve_thinking") is True
 
 
 def choice(request: SimRequest) -> str:

@@ -125,7 +125,7 @@ def _calls_and_results(message: Json) -> CallsAndResults:
     return CallsAndResults(
         tuple((block["id"], block["name"]) for block in blocks_of(message, "tool_use")),
         tuple(block.get("tool_use_id") or "" for block in blocks_of(message, "tool_result")),
-        goes_on=False,
+        continues=False,
     )
 
 

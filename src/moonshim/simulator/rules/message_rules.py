@@ -51,8 +51,8 @@ def calls_of(message: Json) -> list[Json]:
 def _calls_and_results(message: Json) -> CallsAndResults:
     calls = tuple((call["id"], call["function"]["name"]) for call in calls_of(message))
     if message["role"] != "tool":
-        return CallsAndResults(calls, (), goes_on=False)
-    return CallsAndResults((), (message.get("tool_call_id") or "",), goes_on=True)
+        return CallsAndResults(calls, (), continues=False)
+    return CallsAndResults((), (message.get("tool_call_id") or "",), continues=True)
 
 
 def _shape(at: int, message: Json, of: Contract) -> Iterator[Objection]:

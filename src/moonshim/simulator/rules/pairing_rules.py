@@ -19,7 +19,7 @@ class CallsAndResults(Struct, frozen=True):
     calls: tuple[tuple[str, str], ...]
     """Ids and names."""
     results: tuple[str, ...]
-    goes_on: bool
+    continues: bool
     """More results of the same calls may follow in the next message: Chat has one result per message."""
 
 
@@ -44,8 +44,8 @@ def _pairs(messages: list[CallsAndResults], of: Contract) -> tuple[list[Objectio
             if waiting[id] > 0:
                 waiting[id] -= 1
             else:
-                lost.append(_lost(id, of, waiting))
-        if message.goes_on:
+                lost.append(_unmatched_result(id, of, waiting))
+        if message.continues:
             continue
         if waiting.total():
             unanswered.append(of.objection(_unanswered(waiting)))
@@ -62,7 +62,7 @@ def _unanswered(waiting: Counter[str]) -> str:
     )
 
 
-def _lost(id: str, of: Contract, waiting: Counter[str]) -> Objection:
+def _unmatched_result(id: str, of: Contract, waiting: Counter[str]) -> Objection:
     """Two spaces where there is no id, as Moonshot writes it."""
     message = f"tool_call_id {id} is not found"
     if of.host.resolves_results and of.generation.family == "k3" and not waiting.total():

@@ -86,7 +86,7 @@ def _chat(body: Any, of: Contract) -> Iterator[Objection]:
     yield from check_chat_messages(body.get("messages"), of, thinking)
     yield from _response_format(body.get("response_format"), of)
     yield from check_partial(body.get("messages"), of)
-    yield from _sealed(body)
+    yield from _check_sealed(body)
 
 
 def _messages(body: Any, of: Contract) -> Iterator[Objection]:
@@ -105,7 +105,7 @@ def _messages(body: Any, of: Contract) -> Iterator[Objection]:
     yield from check_messages_choice(body.get("tool_choice"), of, thinking, names)
     yield from check_system(body.get("system"), of)
     yield from check_block_messages(body, of, thinking)
-    yield from _sealed(body)
+    yield from _check_sealed(body)
 
 
 def _frame(body: Json) -> Iterator[Objection]:
@@ -131,7 +131,7 @@ def _response_format(given: Any, of: Contract) -> Iterator[Objection]:
             yield Objection(f"invalid response_format: {fault}")
 
 
-def _sealed(body: Json) -> Iterator[Objection]:
+def _check_sealed(body: Json) -> Iterator[Objection]:
     """A value that was signed for a client is useless to a host, and may reveal more than it should."""
     waiting: list[Any] = [body]
     while waiting:

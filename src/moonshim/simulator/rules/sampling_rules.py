@@ -22,7 +22,7 @@ def check_sampling(body: Json, of: Contract, thinking: bool) -> Iterator[Objecti
     """Omitting a parameter is always valid; `null` counts as omitted."""
     if not of.moonshots:
         return
-    yield from _fixed(body, thinking) if of.generation.fixed_sampling else _free(body)
+    yield from _check_fixed(body, thinking) if of.generation.fixed_sampling else _check_ranges(body)
     if not of.generation.no_logprobs:
         return
     if body.get("logprobs") not in (None, False):
@@ -36,7 +36,7 @@ def check_messages_sampling(body: Json, of: Contract, thinking: bool) -> Iterato
         yield found if of.host.samples_messages else msgspec.structs.replace(found, ours=True)
 
 
-def _fixed(body: Json, thinking: bool) -> Iterator[Objection]:
+def _check_fixed(body: Json, thinking: bool) -> Iterator[Objection]:
     # Two sources disagree about K2.6 and later while thinking: a list in Moonshot's tests for other hosts allows 0 and
     # 0.6 beside 1, but its documentation and every refusal that was seen allow only 1. Only 1 passes here, which is
     # valid by both.
@@ -52,7 +52,7 @@ def _fixed(body: Json, thinking: bool) -> Iterator[Objection]:
             yield Objection(f"invalid {name}: only {only} is allowed for this model")
 
 
-def _free(body: Json) -> Iterator[Objection]:
+def _check_ranges(body: Json) -> Iterator[Objection]:
     """The first K2 accepts any value in range, with a temperature from 0 to 1."""
     for name in NUMBERS:
         if body.get(name) is not None and not is_number(body[name]):

@@ -22,7 +22,7 @@ class References:
         self._depths: dict[str, int] = {}
         self._steps = 0
 
-    def depth_behind(self, reference: str) -> int:
+    def depth_of(self, reference: str) -> int:
         """How many levels of properties a reference adds, entering each definition once on the way."""
         target = self._resolve(reference)
         return 0 if target is None or reference == "#" else self._depth(target, frozenset({reference}))[0]

@@ -142,8 +142,8 @@ class _Walk:
 
     def _note_depth(self, schema: Json, depth: int) -> None:
         reference = schema.get("$ref")
-        behind = self.references.depth_behind(reference) if isinstance(reference, str) else 0
-        self.deepest = max(self.deepest, depth + behind)
+        nested = self.references.depth_of(reference) if isinstance(reference, str) else 0
+        self.deepest = max(self.deepest, depth + nested)
 
     def _descend(self, schema: Json, path: Path, depth: int) -> None:
         properties = schema.get("properties", {})

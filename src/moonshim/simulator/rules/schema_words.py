@@ -129,8 +129,8 @@ def _range(schema: Json, low: str, high: str, *, path: Path) -> None:
             raise SchemaRejected(f"{word} must be an integer", path)
         if value < 0:
             raise SchemaRejected(f"{word} must be non-negative", path)
-        _whole(value, path)
-    _ordered(schema, low, high, (*path, low))
+        _check_integer(value, path)
+    _check_order(schema, low, high, (*path, low))
 
 
 def _numeric_range(schema: Json, whole: bool, path: Path) -> None:
@@ -141,24 +141,24 @@ def _numeric_range(schema: Json, whole: bool, path: Path) -> None:
         if not _is_number(value):
             raise SchemaRejected(f"{word} must be {'an integer' if whole else 'a number'}", path)
         if whole:
-            _whole(value, path)
+            _check_integer(value, path)
         else:
-            _finite(value, path)
-    _ordered(schema, "minimum", "maximum", path)
+            _check_finite(value, path)
+    _check_order(schema, "minimum", "maximum", path)
 
 
-def _ordered(schema: Json, low: str, high: str, path: Path) -> None:
+def _check_order(schema: Json, low: str, high: str, path: Path) -> None:
     least, most = schema.get(low), schema.get(high)
     if least is not None and most is not None and least > most:
         raise SchemaRejected(f"{low} ({least}) cannot be greater than {high} ({most})", path)
 
 
-def _whole(value: float, path: Path) -> None:
+def _check_integer(value: float, path: Path) -> None:
     if not abs(value) <= LARGEST or math.floor(value) != value:
         raise SchemaRejected("not a valid integer", path)
 
 
-def _finite(value: float, path: Path) -> None:
+def _check_finite(value: float, path: Path) -> None:
     if not abs(value) <= LARGEST:
         raise SchemaRejected("invalid number: NaN or Infinity not allowed", path)
 
@@ -193,7 +193,7 @@ def _required(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLi
         raise SchemaRejected("items in required array must be strings", here)
     if "" in value:
         raise SchemaRejected("property names in required array cannot be empty", here)
-    if (twice := _repeated(value)) is not None:
+    if (twice := _first_duplicate(value)) is not None:
         raise SchemaRejected(f"duplicate items in required array: {twice}", here)
     if schema.get("type") not in ("object", ["object"]):
         raise SchemaRejected("required keyword must be used with object", here)
@@ -205,7 +205,7 @@ def _required(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLi
             raise SchemaRejected(f"required property '{name}' is not defined in properties", here)
 
 
-def _repeated(names: list[str]) -> str | None:
+def _first_duplicate(names: list[str]) -> str | None:
     """The first duplicate."""
     seen: set[str] = set()
     for name in names:
@@ -243,7 +243,7 @@ def _of_type(entry: Any, name: str, here: Path) -> bool:
         case "number" | "integer":
             if not _is_number(entry):
                 raise SchemaRejected(f"not a valid {name}", here)
-            (_whole if name == "integer" else _finite)(entry, here)
+            (_check_integer if name == "integer" else _check_finite)(entry, here)
             return True
         case "string":
             return isinstance(entry, str)

@@ -47,9 +47,9 @@ def check_tools(tools: Any, of: Contract, thinking: bool, taken: set[str]) -> It
         elif not isinstance(function, dict):
             yield Objection(f"Invalid request: tools.{at}.function is missing")
         elif kind == "builtin_function":
-            yield from _built_in(at, function.get("name"), of, thinking, taken)
+            yield from _check_built_in(at, function.get("name"), of, thinking, taken)
         else:
-            yield from _function(function.get("name"), function.get("parameters", {}), of, taken)
+            yield from _check_function(function.get("name"), function.get("parameters", {}), of, taken)
 
 
 def check_messages_tools(tools: Any, of: Contract, taken: set[str]) -> Iterator[Objection]:
@@ -70,21 +70,21 @@ def check_messages_tools(tools: Any, of: Contract, taken: set[str]) -> Iterator[
         elif not isinstance(tool.get("input_schema"), dict):
             yield Objection(f"Invalid request: tools.{at}.input_schema is missing")
         else:
-            yield from _function(tool.get("name"), tool["input_schema"], of, taken)
+            yield from _check_function(tool.get("name"), tool["input_schema"], of, taken)
 
 
-def _built_in(at: int, name: Any, of: Contract, thinking: bool, taken: set[str]) -> Iterator[Objection]:
+def _check_built_in(at: int, name: Any, of: Contract, thinking: bool, taken: set[str]) -> Iterator[Objection]:
     if not isinstance(name, str) or not name.startswith("$"):
         yield Objection(f"Invalid request: tools.{at}.function.name of a builtin_function must start with $")
         return
-    yield from _once(name, of, taken)
+    yield from _check_unique(name, of, taken)
     if thinking and name == "$web_search":
         yield Objection(
             "builtin_function $web_search is incompatible with thinking enabled", assumed="web-search-thinks-not"
         )
 
 
-def _function(name: Any, parameters: Any, of: Contract, taken: set[str]) -> Iterator[Objection]:
+def _check_function(name: Any, parameters: Any, of: Contract, taken: set[str]) -> Iterator[Objection]:
     if not isinstance(name, str) or not name:
         yield Objection("Invalid request: function name is missing")
         return
@@ -92,12 +92,12 @@ def _function(name: Any, parameters: Any, of: Contract, taken: set[str]) -> Iter
         yield Objection(INVALID_NAME)
     elif of.moonshots and of.generation.family == "k2" and len(name) > LONGEST_OLD_NAME:
         yield Objection(INVALID_NAME, assumed="names-of-64")
-    yield from _once(name, of, taken)
+    yield from _check_unique(name, of, taken)
     if of.moonshots and (fault := check_schema_value(parameters)):
         yield Objection(INVALID_SCHEMA.format(fault))
 
 
-def _once(name: str, of: Contract, taken: set[str]) -> Iterator[Objection]:
+def _check_unique(name: str, of: Contract, taken: set[str]) -> Iterator[Objection]:
     if name in taken:
         yield of.objection(f"function name {name} is duplicated")
     taken.add(name)

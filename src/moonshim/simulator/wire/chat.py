@@ -107,27 +107,27 @@ _DELTAS: Final[dict[str, Callable[[str], Json]]] = {
 }
 
 
-def _thought(field: str, text: str) -> Json:
+def _reasoning_fields(field: str, text: str) -> Json:
     return _DELTAS[field](text) if field in _DELTAS else {field: text}
 
 
 def _reasoning_deltas(answer: HostResponse) -> list[Json]:
     field = answer.reasoning_field
-    deltas = [_thought(field, piece) for piece in pieces(answer.reasoning, answer.cut)]
+    deltas = [_reasoning_fields(field, piece) for piece in pieces(answer.reasoning, answer.cut)]
     if deltas and field == "reasoning_summary" and answer.signature:
-        deltas.append({"reasoning_details": [_encrypted(answer)]})
+        deltas.append({"reasoning_details": [_encrypted_entry(answer)]})
     return deltas
 
 
-def _encrypted(answer: HostResponse) -> dict[str, Any]:
+def _encrypted_entry(answer: HostResponse) -> dict[str, Any]:
     return {"index": 1, "type": "encrypted", "encrypted": answer.signature}
 
 
 def _whole_reasoning(answer: HostResponse) -> Json:
     field = answer.reasoning_field
-    written = _thought(field, answer.reasoning)
+    written = _reasoning_fields(field, answer.reasoning)
     if field == "reasoning_summary":
-        entries = [*written["reasoning_details"], *([_encrypted(answer)] if answer.signature else [])]
+        entries = [*written["reasoning_details"], *([_encrypted_entry(answer)] if answer.signature else [])]
         # Only a stream numbers them.
         written = {"reasoning_details": [{k: v for k, v in entry.items() if k != "index"} for entry in entries]}
     return written
