@@ -54,7 +54,7 @@ class MessageAccumulator:
                 parts.append(part)
         return Message("assistant", tuple(parts))
 
-    def cut_off(self, message: Message) -> frozenset[str]:
+    def incomplete_calls(self, message: Message) -> frozenset[str]:
         """The calls of the message whose arguments are incomplete."""
         blocks = [index for index, _ in self._assembler.tool_calls()]
         calls = [part.id for part in message.parts if isinstance(part, ToolCall)]

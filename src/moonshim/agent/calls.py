@@ -56,7 +56,7 @@ class CallsUnderWay:
         self._results: dict[str, ToolResult] = {}
         self._ready: deque[Ready] = deque()
         self._running: dict[asyncio.Task[ToolResult], ToolCall] = {}
-        self._begun: set[str] = set()
+        self._started: set[str] = set()
         self.repeated_tool = "" if repeating is None else repeating.begin_round(calls)
         """Name of a call that was repeated despite a warning to the model; then none is run."""
         for call in calls:
@@ -82,10 +82,10 @@ class CallsUnderWay:
         while waiting:
             ready = waiting.popleft()
             if ready.tool.asks:
-                said = await stopping.wait_for(lambda: allow(ready.tool, ready.call))  # noqa: B023 - awaited at once
-                if not said.run:
-                    self._results[ready.call.id] = failed_result(ready.call, f"{_REFUSED} {said.reason}".strip())
-                    if said.stop:
+                answer = await stopping.wait_for(lambda: allow(ready.tool, ready.call))  # noqa: B023 - awaited at once
+                if not answer.run:
+                    self._results[ready.call.id] = failed_result(ready.call, f"{_REFUSED} {answer.reason}".strip())
+                    if answer.stop:
                         for other in (*self._ready, *waiting):
                             self._results[other.call.id] = failed_result(other.call, _NOT_RUN_REFUSED)
                         self._ready.clear()
@@ -121,14 +121,14 @@ class CallsUnderWay:
         timeout = self._limits.seconds if ready.tool.timeout is None else ready.tool.timeout
         task = asyncio.create_task(run_ready(ready, timeout=timeout, limit=self._limits.characters))
         self._running[task] = ready.call
-        self._begun.add(ready.call.id)
+        self._started.add(ready.call.id)
 
     def result_after_stop(self, call: ToolCall) -> ToolResult:
         """The result of a call after the run was stopped: its own, if it has one."""
         for task, running in self._running.items():
             if running.id == call.id and task.done() and not task.cancelled() and task.exception() is None:
                 return task.result()
-        return self._results.get(call.id) or failed_result(call, _STOPPED if call.id in self._begun else _NOT_RUN)
+        return self._results.get(call.id) or failed_result(call, _STOPPED if call.id in self._started else _NOT_RUN)
 
     async def end(self) -> None:
         """Stop what is still running."""

@@ -40,7 +40,7 @@ def describe(docstring: str | None) -> Described:
     ('Read a file.', {'path': 'Where it is, from the working directory.', 'limit': 'How many lines.'})
     """
     lines = inspect.cleandoc(docstring or "").splitlines()
-    kept: list[str] = []
+    remaining: list[str] = []
     parameters: dict[str, str] = {}
     at = 0
     while at < len(lines):
@@ -58,9 +58,9 @@ def describe(docstring: str | None) -> Described:
             end = _end_of_block(lines, at + 1)
         else:
             end = at + 1
-            kept.append(line)
+            remaining.append(line)
         at = end
-    description = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    description = re.sub(r"\n{3,}", "\n\n", "\n".join(remaining)).strip()
     return Described(description, {name: text for name, text in parameters.items() if text})
 
 

@@ -86,7 +86,7 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
         self.profile  # noqa: B018 - evaluated now, so that a wrong host or field is reported at once
 
     def __repr__(self) -> str:
-        return f"Destination({self.shown!r}, model={self.model!r})"
+        return f"Destination({self.display_url!r}, model={self.model!r})"
 
     # -- protocol ------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
         return self.profile.host if self.profile.host != "generic" else origin_of(self.base_url)
 
     @property
-    def shown(self) -> str:
+    def display_url(self) -> str:
         """The address without password and query string."""
         return without_secrets(self.base_url)
 

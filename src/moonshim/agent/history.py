@@ -147,7 +147,7 @@ class HistoryFile(History):
         self._size = found.size
         self._pending: list[bytes] = [] if found.ended else [b"\n"]
         """Lines that are not in the file yet."""
-        self._told = False
+        self._reported = False
         self._is_new = False
         self._close = weakref.finalize(self, os.close, descriptor)
 
@@ -163,7 +163,7 @@ class HistoryFile(History):
         except (OSError, ValueError) as error:
             if isinstance(error, FileExistsError) and path.parent.is_dir():
                 raise HistoryError(f"{path} exists already: open it, or choose another name") from None
-            raise HistoryError(f"{path} cannot be made: {_why(error)}") from error
+            raise HistoryError(f"{path} cannot be made: {_reason(error)}") from error
         made = cls._begin_file(path, descriptor, about or {}, clock)
         made._is_new = True
         return made
@@ -175,7 +175,7 @@ class HistoryFile(History):
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | _NO_WAITING)
         except (OSError, ValueError) as error:
-            raise HistoryError(f"{path} cannot be opened: {_why(error)}") from error
+            raise HistoryError(f"{path} cannot be opened: {_reason(error)}") from error
         try:
             _check_ordinary(descriptor, path)
             _lock(descriptor, path)
@@ -187,7 +187,7 @@ class HistoryFile(History):
         except BaseException as error:
             os.close(descriptor)
             if isinstance(error, OSError):
-                raise HistoryError(f"{path} cannot be written: {_why(error)}") from error
+                raise HistoryError(f"{path} cannot be written: {_reason(error)}") from error
             raise
         return cls._begin_file(path, descriptor, {}, clock) if found is None else cls(path, descriptor, found, clock)
 
@@ -206,7 +206,7 @@ class HistoryFile(History):
             with contextlib.suppress(OSError):
                 path.unlink()
             if isinstance(error, OSError):
-                raise HistoryError(f"{path} cannot be written: {_why(error)}") from error
+                raise HistoryError(f"{path} cannot be written: {_reason(error)}") from error
             raise
         return cls(path, descriptor, Conversation(about=opening, size=len(line)), clock)
 
@@ -229,7 +229,7 @@ class HistoryFile(History):
             _write(copy._descriptor, data)
         except OSError as error:
             copy.close()
-            raise HistoryError(f"{path} cannot be written: {_why(error)}") from error
+            raise HistoryError(f"{path} cannot be written: {_reason(error)}") from error
         copy._is_new = False
         copy._messages, copy._switched, copy._size = list(self._messages), self._switched, copy._size + len(data)
         return copy
@@ -264,18 +264,18 @@ class HistoryFile(History):
         try:
             _write(self._descriptor, data)
         except OSError as error:
-            self._cut()
-            if not self._told:
-                self._told = True
+            self._truncate()
+            if not self._reported:
+                self._reported = True
                 raise HistoryNotSaved(
-                    f"{self.path} cannot be written ({_why(error)}): the conversation goes on in memory, "
+                    f"{self.path} cannot be written ({_reason(error)}): the conversation goes on in memory, "
                     "and is written as soon as that works again"
                 ) from error
             return
         self._size += len(data)
-        self._pending, self._told = [], False
+        self._pending, self._reported = [], False
 
-    def _cut(self) -> None:
+    def _truncate(self) -> None:
         """Remove a line that was written only in part."""
         try:
             os.ftruncate(self._descriptor, self._size)
@@ -306,12 +306,12 @@ def _read(path: Path, most: int | None = None) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | _NO_WAITING)
     except (OSError, ValueError) as error:
-        raise HistoryError(f"{path} cannot be opened: {_why(error)}") from error
+        raise HistoryError(f"{path} cannot be opened: {_reason(error)}") from error
     try:
         _check_ordinary(descriptor, path)
         return _all_of(descriptor, path) if most is None else os.pread(descriptor, most, 0)
     except OSError as error:
-        raise HistoryError(f"{path} cannot be read: {_why(error)}") from error
+        raise HistoryError(f"{path} cannot be read: {_reason(error)}") from error
     finally:
         os.close(descriptor)
 
@@ -322,7 +322,7 @@ def _check_ordinary(descriptor: int, path: Path) -> None:
         raise HistoryError(f"{path} is no ordinary file")
 
 
-def _why(error: OSError | ValueError) -> str:
+def _reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
@@ -334,7 +334,7 @@ def _all_of(descriptor: int, path: Path) -> bytes:
             pieces.append(piece)
             at += len(piece)
     except OSError as error:
-        raise HistoryError(f"{path} cannot be read: {_why(error)}") from error
+        raise HistoryError(f"{path} cannot be read: {_reason(error)}") from error
     return b"".join(pieces)
 
 

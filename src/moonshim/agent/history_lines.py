@@ -103,13 +103,13 @@ def _encode(value: Any) -> bytes:
         raise InvalidInput(f"this cannot be kept in a file: {error}", field="message") from error
 
 
-def read_lines(data: bytes, whose: str) -> Conversation | None:
+def read_lines(data: bytes, source: str) -> Conversation | None:
     """Parse a file's content; None if there is nothing yet, not even a complete first line."""
     first, _, _ = data.partition(b"\n")
     about = decode_object(first)
     if about is None and b"\n" not in data and _OPENING.startswith(data[: len(_OPENING)]):
         return None
-    _check(about, whose)
+    _check(about, source)
     assert about is not None
     lines = data.split(b"\n")
     tail = lines.pop()
@@ -117,13 +117,13 @@ def read_lines(data: bytes, whose: str) -> Conversation | None:
     reader, troubles = _Reader(), list[str]()
     for number, line in enumerate(lines[1:], start=2):
         if line.strip() and not reader.take(line):
-            troubles.append(f"line {number} of {whose} cannot be read, and is left out")
+            troubles.append(f"line {number} of {source} cannot be read, and is left out")
     whole, torn = len(data), False
     if tail and lines:
         torn = not reader.take(tail)
         if torn:
             whole -= len(tail)
-            troubles.append(f"the last line of {whose} was never finished, and is left out")
+            troubles.append(f"the last line of {source} was never finished, and is left out")
     return Conversation(
         about=about,
         messages=tuple(reader.messages),
@@ -134,13 +134,13 @@ def read_lines(data: bytes, whose: str) -> Conversation | None:
     )
 
 
-def _check(about: dict[str, Any] | None, whose: str) -> None:
+def _check(about: dict[str, Any] | None, source: str) -> None:
     version = None if about is None else about.get("version")
     if about is None or about.get("moonshim") != _KIND or type(version) is not int or version < 1:
-        raise HistoryError(f"{whose} is not a conversation of Moonshim")
+        raise HistoryError(f"{source} is not a conversation of Moonshim")
     if version > VERSION:
         raise HistoryError(
-            f"{whose} was written by a later Moonshim (format {version}; this one reads up to {VERSION}): "
+            f"{source} was written by a later Moonshim (format {version}; this one reads up to {VERSION}): "
             "update Moonshim to open it"
         )
 

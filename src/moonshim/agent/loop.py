@@ -192,7 +192,7 @@ class Agent:
                 turn.ended = RunEnded("cancelled", detail="Stopped. The conversation can go on from here.")
             last: list[Step] = self._settle(turn)
             ended = turn.ended or RunEnded("failed")
-            last.append(replace(ended, usage=turn.usage, message=ended.message or turn.said))
+            last.append(replace(ended, usage=turn.usage, message=ended.message or turn.message))
             await self._end_turn(turn)
             for step in last:
                 yield step
@@ -258,13 +258,13 @@ class Agent:
                 turn.ended = RunEnded("failed", detail=_NOTHING.get(answer.reason, _SAID_NOTHING))
                 return
             nothing = 0
-            turn.said = message
+            turn.message = message
             for step in self._keep(message):
                 yield step
             if not calls:
                 turn.ended = RunEnded("answered", message, _CUT.get(answer.reason, ""))
                 return
-            under_way = CallsUnderWay(calls, self.tools, self._limits, answer.cut_off(message), repeating)
+            under_way = CallsUnderWay(calls, self.tools, self._limits, answer.incomplete_calls(message), repeating)
             async with aclosing(self._use_tools(turn, under_way)) as steps:
                 async for step in steps:
                     yield step
@@ -307,8 +307,8 @@ class Agent:
             turn.ended = RunEnded("refused", detail="A call was not allowed. Say how to go on.")
         async with aclosing(calls.run(turn.stopping)) as steps:
             async for step in steps:
-                kept = self._keep(Message("tool", (step.result,))) if isinstance(step, ToolEnded) else ()
-                for one in (step, *kept):
+                saved = self._keep(Message("tool", (step.result,))) if isinstance(step, ToolEnded) else ()
+                for one in (step, *saved):
                     yield one
 
     # -- the history -------------------------------------------------------------------------------------------------
@@ -317,9 +317,9 @@ class Agent:
         """Make the history one that can be continued, without waiting: no partial answer, no call without a result."""
         steps: list[Step] = []
         answer, turn.answer = turn.answer, None
-        if answer is not None and answer.failure is None and (said := answer.words()) is not None:
-            turn.said = said
-            steps += self._keep(said)
+        if answer is not None and answer.failure is None and (partial := answer.words()) is not None:
+            turn.message = partial
+            steps += self._keep(partial)
         for call in self.history.unanswered:
             result = failed_result(call, lost) if lost else turn.calls.result_after_stop(call)
             steps += [ToolEnded(call, result), *self._keep(Message("tool", (result,)))]
@@ -335,12 +335,12 @@ class Agent:
 
     def _change_history(self, act: Callable[[], object]) -> list[Step]:
         """Change the history; return the events about its file."""
-        told, self._pending_steps = self._pending_steps, []
+        steps, self._pending_steps = self._pending_steps, []
         try:
             act()
         except HistoryNotSaved as error:
-            told.append(SaveFailed(str(error)))
-        return told
+            steps.append(SaveFailed(str(error)))
+        return steps
 
 
 _SAID_NOTHING: Final = "The model thought, and said nothing. Ask again to go on."
@@ -364,7 +364,7 @@ class _Turn:
         self.stopping = Stopping()
         self.answer: MessageAccumulator | None = None
         """The response that is being received."""
-        self.said: Message | None = None
+        self.message: Message | None = None
         """The last response that is in the history."""
         self.calls = CallsUnderWay()
         self.usage: Usage | None = None

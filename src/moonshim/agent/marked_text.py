@@ -71,8 +71,8 @@ class MarkedTextWriter:
             case BlockDelta(index=index, text=text):
                 return self._add_arguments(index, text)
             case BlockSigned():
-                said = {"signature": event.signature, "details": list(event.details), "field": event.field}
-                signed = SIGNATURE + _json({key: value for key, value in said.items() if value})
+                signature = {"signature": event.signature, "details": list(event.details), "field": event.field}
+                signed = SIGNATURE + _json({key: value for key, value in signature.items() if value})
                 return [*self._write_reasoning(event.index), signed]
             case BlockClosed(index=index, complete=complete):
                 if index in self._calls:

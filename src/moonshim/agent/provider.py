@@ -219,7 +219,7 @@ class Provider:
         return changed
 
     def __repr__(self) -> str:
-        return f"Provider({self._destination.shown!r}, model={self.model!r})"
+        return f"Provider({self._destination.display_url!r}, model={self.model!r})"
 
     # -- requests ------------------------------------------------------------------------
 
@@ -346,19 +346,19 @@ class _Connections:
 
     def __init__(self, given: UpstreamClient | None = None) -> None:
         self._given = given
-        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, UpstreamClient] = WeakKeyDictionary()
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, UpstreamClient] = WeakKeyDictionary()
 
     def current(self) -> UpstreamClient:
         """Those of the running loop, created on first use."""
         if self._given is not None:
             return self._given
         loop = asyncio.get_running_loop()
-        if loop not in self._made:
-            self._made[loop] = UpstreamClient()
-        return self._made[loop]
+        if loop not in self._clients:
+            self._clients[loop] = UpstreamClient()
+        return self._clients[loop]
 
     async def close(self) -> None:
         """Close those of the running loop, unless the caller supplied them. Others end with their loops."""
-        made = self._made.pop(asyncio.get_running_loop(), None)
-        if made is not None:
-            await made.close()
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()

@@ -28,7 +28,7 @@ def describe_error(error: BaseException) -> str:
     ("KeyError: 'a'", 'ValueError')
     """
     try:
-        said = str(error)
+        message = str(error)
     except Exception:
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

@@ -53,7 +53,7 @@ class Signature(Struct, frozen=True):
                 # Models write "3" for 3 and 3.0 for 3: anything unambiguous is accepted.
                 taken = msgspec.convert(given, self.takes, dec_hook=_convert, strict=False)
             except Exception:
-                raise ArgumentsInvalid(f"{_in_short(error)}. It takes {_summarize_schema(self.schema)}") from None
+                raise ArgumentsInvalid(f"{_short_message(error)}. It takes {_summarize_schema(self.schema)}") from None
         named = {name: value for name, value in _fields(taken) if value is not UNSET}
         last = max((place for place, one in enumerate(self.positional) if one.name in named), default=-1)
         by_place = [named.pop(one.name, one.default) for one in self.positional[: last + 1]]
@@ -70,11 +70,11 @@ def read_object(arguments: str) -> dict[str, Any]:
     return given
 
 
-def _in_short(error: Exception) -> str:
+def _short_message(error: Exception) -> str:
     """A short error message. Some errors repeat the whole value, and some cannot be formatted."""
     words = describe_error(error)
-    said = words.partition(": ")[2] if isinstance(error, msgspec.ValidationError) else words
-    return cut_middle(said, _LONGEST_ERROR)
+    message = words.partition(": ")[2] if isinstance(error, msgspec.ValidationError) else words
+    return cut_middle(message, _LONGEST_ERROR)
 
 
 def _why_not(arguments: str) -> str:
@@ -96,10 +96,10 @@ def read_signature(function: Callable[..., Any], names: Mapping[str, Any] | None
     >>> read_signature(wait).schema["properties"]
     {'seconds': {'type': 'number', 'description': 'how long'}, 'why': {'type': 'string', 'default': ''}}
     """
-    whose = getattr(function, "__name__", None) or type(function).__name__
+    owner = getattr(function, "__name__", None) or type(function).__name__
     documented = describe(_docstring(function))
-    hints = _hints(function, names or {}, whose)
-    parameters = _parameters(function, whose)
+    hints = _hints(function, names or {}, owner)
+    parameters = _parameters(function, owner)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for one in parameters:
         hint = hints.get(one.name, Any)
@@ -108,35 +108,35 @@ def read_signature(function: Callable[..., Any], names: Mapping[str, Any] | None
         else:
             fields.append((one.name, _or_none(hint) if one.default is None else hint, UNSET))
     try:
-        takes = msgspec.defstruct(f"{whose}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        takes = msgspec.defstruct(f"{owner}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
         schema = _schema_of(takes)
     except InvalidInput:
         raise
     except Exception as error:  # msgspec has no single error for hints that it does not support
         why = str(error).splitlines()[-1]
-        raise InvalidInput(f"the hints of {whose} cannot be told to a model: {why}", field="tools") from error
+        raise InvalidInput(f"the hints of {owner} cannot be told to a model: {why}", field="tools") from error
     for one in parameters:
-        told = schema["properties"][one.name]
-        said = _hint_description(hints.get(one.name)) or documented.parameters.get(one.name)
-        if said and "description" not in told:
-            told["description"] = said
+        properties = schema["properties"][one.name]
+        description = _hint_description(hints.get(one.name)) or documented.parameters.get(one.name)
+        if description and "description" not in properties:
+            properties["description"] = description
         default = _plain(one.default)
         if default is not UNSET and default is not None:
-            told["default"] = default
+            properties["default"] = default
     positional = tuple(one for one in parameters if one.kind is inspect.Parameter.POSITIONAL_ONLY)
     return Signature(documented.description, schema, takes, positional)
 
 
-def _parameters(function: Callable[..., Any], whose: str) -> list[inspect.Parameter]:
+def _parameters(function: Callable[..., Any], owner: str) -> list[inspect.Parameter]:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{whose} does not say what it takes: {error}", field="tools") from error
+        raise InvalidInput(f"{owner} does not say what it takes: {error}", field="tools") from error
     for number, one in enumerate(parameters):
         if one.kind in _REFUSED:
-            raise InvalidInput(f"{whose}: {_REFUSED[one.kind].format(one.name)}", field="tools")
+            raise InvalidInput(f"{owner}: {_REFUSED[one.kind].format(one.name)}", field="tools")
         if number == 0 and one.name in ("self", "cls"):
-            raise InvalidInput(f"{whose} is a method: make a tool of it with tool(its_object.{whose})", field="tools")
+            raise InvalidInput(f"{owner} is a method: make a tool of it with tool(its_object.{owner})", field="tools")
     return parameters
 
 
@@ -148,7 +148,7 @@ def _docstring(function: Any) -> str | None:
     return type(function).__call__.__doc__ or type(function).__doc__
 
 
-def _hints(function: Callable[..., Any], names: Mapping[str, Any], whose: str) -> dict[str, Any]:
+def _hints(function: Callable[..., Any], names: Mapping[str, Any], owner: str) -> dict[str, Any]:
     inner = inspect.unwrap(function)
     if not inspect.isroutine(inner):
         inner = getattr(inner, "func", None) or type(inner).__call__  # a partial, or a callable object
@@ -157,7 +157,7 @@ def _hints(function: Callable[..., Any], names: Mapping[str, Any], whose: str) -
     except TypeError:
         return {}
     except Exception as error:  # a quoted hint is code, and can fail in any way
-        raise InvalidInput(f"a hint of {whose} cannot be read: {error}", field="tools") from error
+        raise InvalidInput(f"a hint of {owner} cannot be read: {error}", field="tools") from error
 
 
 def _closure_names(function: Any) -> dict[str, Any]:
@@ -179,9 +179,9 @@ def _hint_description(hint: Any) -> str | None:
     if get_origin(hint) is not Annotated:
         return None
     for extra in get_args(hint)[1:]:
-        said = extra if isinstance(extra, str) else getattr(extra, "description", None)
-        if isinstance(said, str) and said:
-            return said
+        description = extra if isinstance(extra, str) else getattr(extra, "description", None)
+        if isinstance(description, str) and description:
+            return description
     return None
 
 
@@ -277,5 +277,5 @@ def _summarize_schema(schema: dict[str, Any]) -> str:
     """A summary of the parameters: the model has the schema."""
     required = schema.get("required", [])
     optional = [name for name in schema["properties"] if name not in required]
-    told = [f"{word}: {', '.join(names)}" for word, names in (("required", required), ("optional", optional)) if names]
-    return "; ".join(told) or "nothing"
+    parts = [f"{word}: {', '.join(names)}" for word, names in (("required", required), ("optional", optional)) if names]
+    return "; ".join(parts) or "nothing"

@@ -69,10 +69,10 @@ class Files:
         existed = self._folder.mode_of(found, path) is not None
         if existed:
             self._folder.find_file(path)
-        data = TextFile("").encoded(content)
+        data = TextFile("").encode(content)
         write_bytes(found, data, path)
         word = "Replaced" if existed else "Wrote"
-        return f"{word} {self._folder.shown(found)}: {_count(content.splitlines())}, {len(data)} bytes."
+        return f"{word} {self._folder.display(found)}: {_count(content.splitlines())}, {len(data)} bytes."
 
     def edit_file(self, path: str, old_string: str, new_string: str, replace_all: bool = False) -> str:
         """Replace a text in a file by another. The old text must be in the file exactly once.
@@ -102,10 +102,10 @@ class Files:
                 f"Error: old_string is in {path} {len(places)} times (lines {lines}). "
                 "Add lines around it so that it is there only once, or set replace_all."
             )
-        write_bytes(found, file.encoded(file.text.replace(old_string, new_string)), path)
+        write_bytes(found, file.encode(file.text.replace(old_string, new_string)), path)
         if len(places) > 1:
-            return f"Edited {self._folder.shown(found)} in {len(places)} places."
-        return f"Edited {self._folder.shown(found)} at line {_line_at(file.text, places[0])}."
+            return f"Edited {self._folder.display(found)} in {len(places)} places."
+        return f"Edited {self._folder.display(found)} at line {_line_at(file.text, places[0])}."
 
 
 def _lines_of(path: Path, shown: str) -> tuple[Iterable[str], str]:

@@ -41,7 +41,7 @@ class WorkingFolder:
         """Whether a path without links is inside."""
         return path == self.root or self.root in path.parents
 
-    def shown(self, path: Path) -> str:
+    def display(self, path: Path) -> str:
         """The path as the model should write it."""
         return str(path.relative_to(self.root)) if self.has(path) else str(path)
 

@@ -61,7 +61,7 @@ class Search:
         found = list(islice((full for inner, full in files if fits(inner)), _MOST_FILES + 1))
         if not found:
             return f"No file fits {pattern}."
-        lines = [self._folder.shown(Path(full)) for full in found[:_MOST_FILES]]
+        lines = [self._folder.display(Path(full)) for full in found[:_MOST_FILES]]
         if len(found) > _MOST_FILES:
             lines.append(f"\n(There are more than {_MOST_FILES}: use a narrower pattern.)")
         return "\n".join(lines)
@@ -144,7 +144,7 @@ class Search:
             hits += found["hit"]
             if hits > _MOST_LINES or size > self._limit:
                 return f"\n\n(There are more: {_MOST_LINES} lines, or {self._limit} characters, are shown at most.)"
-            shown = self._folder.shown(Path(os.fsdecode(found["path"])))
+            shown = self._folder.display(Path(os.fsdecode(found["path"])))
             if lines and (last[0] != shown or last[1] != found["line"] - 1) and not found["hit"]:
                 lines.append("--")
             mark = ":" if found["hit"] else "-"

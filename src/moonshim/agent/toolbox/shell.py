@@ -95,7 +95,7 @@ class Shell:
         mark = uuid.uuid4().hex
         reading, writing = os.pipe()
         # Our own pipe: a process that escapes the group may hold it open forever, and then it is simply abandoned.
-        transport, said = await loop.connect_read_pipe(lambda: _Output(self._limit), os.fdopen(reading, "rb", 0))
+        transport, output = await loop.connect_read_pipe(lambda: _Output(self._limit), os.fdopen(reading, "rb", 0))
         try:
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -114,10 +114,10 @@ class Shell:
                 os.close(writing)
             try:
                 code = await _wait_for_exit(process, seconds)
-                await asyncio.wait({said.over}, timeout=_LAST_WORDS)
+                await asyncio.wait({output.over}, timeout=_LAST_WORDS)
             finally:
                 _signal_group(process.pid, signal.SIGKILL)
-            return CompletedCommand(_clean(said.text()), code)
+            return CompletedCommand(_clean(output.text()), code)
         finally:
             # Also when the start itself was cancelled: the shell is gone then, but its children may not be.
             _kill_marked(mark)

@@ -46,7 +46,7 @@ class TextFile(Struct, frozen=True):
         """Whether every line ends with CRLF; in a file with both kinds, the intended one is unknown."""
         return "\r\n" in self.text and self.text.count("\n") == self.text.count("\r\n")
 
-    def encoded(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         try:
             return self.mark + text.encode(self.encoding)
         except UnicodeEncodeError as error:
