@@ -168,9 +168,9 @@ def test_what_was_stopped_in_the_middle_stays_as_it_was() -> None:
 
 def test_it_waits_until_something_comes() -> None:
     screen, _ = fed([RoundStarted(1, "kimi")])
-    assert screen.waits
+    assert screen.is_waiting
     screen.feed(BlockOpened(0, "text"))
-    assert not screen.waits
+    assert not screen.is_waiting
 
 
 def test_repairs_are_counted() -> None:

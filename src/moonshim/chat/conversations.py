@@ -98,13 +98,13 @@ class ConversationFolder:
 
     def newest(self, most: int = 15) -> list[SavedConversation]:
         """The conversations that were used last; files that cannot be read are skipped."""
-        kept: list[SavedConversation] = []
+        conversations: list[SavedConversation] = []
         for path in self._files()[:most]:
             try:
                 found = read_history(path)
             except HistoryError:
                 continue
-            kept.append(
+            conversations.append(
                 SavedConversation(
                     id=path.stem,
                     modified=path.stat().st_mtime,
@@ -113,7 +113,7 @@ class ConversationFolder:
                     model=found.switched.model,
                 )
             )
-        return kept
+        return conversations
 
     def _last(self) -> Path:
         files = self._files()

@@ -58,17 +58,17 @@ def _part(part: Any) -> str:
         case Reasoning(text=text):
             return "\n".join(f"> {line}".rstrip() for line in text.strip().splitlines())
         case ToolCall(name=name, arguments=arguments):
-            said = call_text(arguments)
-            rest = [f"{key}: {value}" for key, value in said.rest]
-            return _fenced("\n".join([f"{name} {said.about}".strip(), *rest]))
+            call = call_text(arguments)
+            rest = [f"{key}: {value}" for key, value in call.rest]
+            return _fence("\n".join([f"{name} {call.about}".strip(), *rest]))
         case ToolResult():
-            return _fenced(text_of_result(part))
+            return _fence(text_of_result(part))
         case Media(kind=kind, name=name, url=url):
             return f"[{kind}: {name or url or 'inline'}]"
     return ""
 
 
-def _fenced(text: str) -> str:
+def _fence(text: str) -> str:
     """The text as a code block, however many backticks it contains."""
     fence = "```"
     while fence in text:

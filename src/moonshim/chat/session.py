@@ -118,7 +118,7 @@ class Session:
         model = f" --model {quote(self.provider.model)}" if self.choices.config.source == "--base-url" else ""
         return f"moonshim chat{self.same_host}{model} --resume {quote(name)}"
 
-    def begin_anew(self) -> str:
+    def start_new(self) -> str:
         """Start a new conversation; return the name of the previous one, or an empty string if that was empty."""
         former = self.history
         name = former.path.stem if former.messages else ""
@@ -139,9 +139,9 @@ class Session:
 
     def _restore_format(self) -> None:
         """Restore the tool format that was set in this conversation for the current model."""
-        one, kept = self.provider, self.history
-        if (one.model, one.name) == (kept.model, kept.provider) and kept.tool_format in TOOL_FORMATS:
-            self.set(tool_format=kept.tool_format)
+        one, history = self.provider, self.history
+        if (one.model, one.name) == (history.model, history.provider) and history.tool_format in TOOL_FORMATS:
+            self.set(tool_format=history.tool_format)
 
     def _begin(self, provider: Provider, history: HistoryFile) -> None:
         system = self.setting.system if self.setting.system is not None else SYSTEM.format(folder=self.folder)

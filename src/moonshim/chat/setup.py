@@ -72,33 +72,35 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_session(wish: ChatOptions, environ: Mapping[str, str], ask: Ask | None = None) -> AsyncIterator[Session]:
+async def open_session(
+    options: ChatOptions, environ: Mapping[str, str], ask: Ask | None = None
+) -> AsyncIterator[Session]:
     """The chat. Raises `MoonshimError` with a message for the user."""
     from moonshim.agent.toolbox import toolbox
 
-    if not wish.folder.is_dir():
-        raise ChatSetupError(f"--folder {wish.folder}: there is no such folder")
+    if not options.folder.is_dir():
+        raise ChatSetupError(f"--folder {options.folder}: there is no such folder")
     async with AsyncExitStack() as stack:
-        if wish.demo:
+        if options.demo:
             from moonshim.chat.demo import demo_host
 
-            config = await stack.enter_async_context(demo_host(paced=wish.paced))
+            config = await stack.enter_async_context(demo_host(paced=options.paced))
         else:
-            config = load_chat_config(wish, environ)
+            config = load_chat_config(options, environ)
         choices = Choices(config)
         stack.push_async_callback(choices.close)
-        shelf = ConversationFolder(data_folder(environ) / "chats", here=wish.folder, oneshot=ask is None)
-        tools = toolbox(wish.folder, outside=wish.outside, hidden=_key_variables(config, wish, environ))
-        unknown = [name for name in wish.allow if name not in {tool.name for tool in tools}]
+        shelf = ConversationFolder(data_folder(environ) / "chats", here=options.folder, oneshot=ask is None)
+        tools = toolbox(options.folder, outside=options.outside, hidden=_key_variables(config, options, environ))
+        unknown = [name for name in options.allow if name not in {tool.name for tool in tools}]
         if unknown:
             raise ChatSetupError(
                 f"--allow {unknown[0]}: there is no such tool; there are {', '.join(t.name for t in tools)}"
             )
         notes: list[str] = []
         try:
-            history = shelf.begin() if wish.resume is None else shelf.open(wish.resume)
+            history = shelf.begin() if options.resume is None else shelf.open(options.resume)
         except HistoryError as error:
-            if wish.resume is not None:
+            if options.resume is not None:
                 raise
             # A home folder that is read-only, as in many containers, is no reason not to answer.
             shelf = ConversationFolder(Path(stack.enter_context(TemporaryDirectory(prefix="moonshim-"))))
@@ -107,29 +109,29 @@ async def open_session(wish: ChatOptions, environ: Mapping[str, str], ask: Ask |
         stack.callback(history.close)
         session = Session(
             choices,
-            _target(choices, wish, history),
+            _target(choices, options, history),
             shelf=shelf,
             history=history,
             tools=tools,
-            permission=Permission(wish.folder, yolo=wish.yolo, allowed=wish.allow, ask=ask),
-            setting=wish.setting,
+            permission=Permission(options.folder, yolo=options.yolo, allowed=options.allow, ask=ask),
+            setting=options.setting,
         )
         session.notes = (*session.history.troubles, *notes)
-        session.same_host = _same_host(wish)
+        session.same_host = _same_host(options)
         try:
             yield session
         finally:
             await session.close()
 
 
-def _same_host(wish: ChatOptions) -> str:
+def _same_host(options: ChatOptions) -> str:
     """The options that lead to the same host next time."""
-    given = {"--config": wish.config, "--base-url": wish.base_url, "--key-env": wish.key_env}
+    given = {"--config": options.config, "--base-url": options.base_url, "--key-env": options.key_env}
     words = [word for option, value in given.items() if value for word in (option, quote(value))]
-    return "".join(f" {word}" for word in (["--demo"] if wish.demo else words))
+    return "".join(f" {word}" for word in (["--demo"] if options.demo else words))
 
 
-def _key_variables(config: Config, wish: ChatOptions, environ: Mapping[str, str]) -> set[str]:
+def _key_variables(config: Config, options: ChatOptions, environ: Mapping[str, str]) -> set[str]:
     """Variables to hide from commands: keys of providers, and everything whose name looks like a secret."""
     providers = config.providers
     places = {source.place for provider in providers for source in provider.key_sources}
@@ -140,17 +142,17 @@ def _key_variables(config: Config, wish: ChatOptions, environ: Mapping[str, str]
         for name, value in environ.items()
         if len(value) >= _SHORTEST_SECRET and any(value in secret or secret in value for secret in sent if secret)
     }
-    named = {name for name in environ if _SECRET_NAME.search(name)} - set(wish.pass_env)
-    return {*LOOKED_FOR, *places, *used, *named, wish.key_env or ""} - {""}
+    named = {name for name in environ if _SECRET_NAME.search(name)} - set(options.pass_env)
+    return {*LOOKED_FOR, *places, *used, *named, options.key_env or ""} - {""}
 
 
-def _target(choices: Choices, wish: ChatOptions, history: HistoryFile) -> Target:
+def _target(choices: Choices, options: ChatOptions, history: HistoryFile) -> Target:
     """The model: as requested, as in the conversation, else the default."""
-    if wish.model is not None:
-        near = wish.provider or (choices.hosts[0].name if len(choices.hosts) == 1 else "")
-        return choices.find(wish.model, near=near, only=wish.provider is not None)
-    if wish.provider is not None:
-        return choices.first(wish.provider)
+    if options.model is not None:
+        near = options.provider or (choices.hosts[0].name if len(choices.hosts) == 1 else "")
+        return choices.find(options.model, near=near, only=options.provider is not None)
+    if options.provider is not None:
+        return choices.first(options.provider)
     if history.model:
         try:
             return choices.find(history.model, near=history.provider, only=True)
@@ -159,12 +161,12 @@ def _target(choices: Choices, wish: ChatOptions, history: HistoryFile) -> Target
     return choices.first()
 
 
-def load_chat_config(wish: ChatOptions, environ: Mapping[str, str]) -> Config:
+def load_chat_config(options: ChatOptions, environ: Mapping[str, str]) -> Config:
     """The configuration that the gateway would use, or an address from the command line."""
-    if wish.base_url is not None:
-        return _from_address(wish.base_url, wish, environ)
+    if options.base_url is not None:
+        return _from_address(options.base_url, options, environ)
     try:
-        found = look_for_config(wish.config, environ, Path.cwd())
+        found = look_for_config(options.config, environ, Path.cwd())
         config = config_from_environment(environ) if found is None else load_found(found, environ)
     except ConfigError as error:
         lines = "\n".join(f"  {problem}" for problem in error.problems)
@@ -181,8 +183,8 @@ def load_chat_config(wish: ChatOptions, environ: Mapping[str, str]) -> Config:
     return config
 
 
-def _from_address(address: str, wish: ChatOptions, environ: Mapping[str, str]) -> Config:
-    if wish.model is None:
+def _from_address(address: str, options: ChatOptions, environ: Mapping[str, str]) -> Config:
+    if options.model is None:
         raise ChatSetupError("--base-url needs a --model: nobody knows which ones that host has")
     try:
         name = urlsplit(address.strip()).hostname or ""
@@ -190,9 +192,11 @@ def _from_address(address: str, wish: ChatOptions, environ: Mapping[str, str]) -
         name = ""
     if not name:
         raise ChatSetupError("--base-url: this is no address; one is http://127.0.0.1:8000/v1")
-    key = environ.get(wish.key_env or "", "").strip()
-    if wish.key_env and not key:
-        raise ChatSetupError(f"--key-env {wish.key_env}: there is no such variable in the environment, or it is empty")
+    key = environ.get(options.key_env or "", "").strip()
+    if options.key_env and not key:
+        raise ChatSetupError(
+            f"--key-env {options.key_env}: there is no such variable in the environment, or it is empty"
+        )
     host = ProviderConfig(
         name=name,
         api_base_url=address.strip(),

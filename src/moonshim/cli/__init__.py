@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stopped:  # how argparse exits, after --help and after an error
         return stopped.code if isinstance(stopped.code, int) else console.DONE
     except OSError as error:
-        if _is_homeless():
+        if _working_folder_is_gone():
             console.print_note("moonshim: the current folder does not exist any more; change to another one (`cd`)")
             return console.BAD_USAGE
         if error.filename is not None:
@@ -95,7 +95,7 @@ def _run(arguments: list[str]) -> int:
     return console.BAD_USAGE
 
 
-def _is_homeless() -> bool:
+def _working_folder_is_gone() -> bool:
     try:
         os.getcwd()  # noqa: PTH109 - importing pathlib takes longer than running a small command
     except FileNotFoundError:

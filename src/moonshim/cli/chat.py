@@ -71,14 +71,14 @@ def main(argv: Sequence[str]) -> int:
 
     forbid_inspection()
     try:
-        wish = _wish(given, paced=prompt is None)
-        return asyncio.run(_chat(wish) if prompt is None else _answer(wish, prompt, given.output))
+        options = _read_options(given, paced=prompt is None)
+        return asyncio.run(_chat(options) if prompt is None else _answer(options, prompt, given.output))
     except MoonshimError as error:
         _print_error(str(error))
         return console.BAD_USAGE
 
 
-async def _chat(wish: ChatOptions) -> int:
+async def _chat(options: ChatOptions) -> int:
     from moonshim.chat.terminal.app import chat
 
     task = asyncio.current_task()
@@ -94,18 +94,18 @@ async def _chat(wish: ChatOptions) -> int:
         if (number := getattr(signal, name, None)) is not None and sys.platform != "win32":
             asyncio.get_running_loop().add_signal_handler(number, end)
     try:
-        return await chat(wish, os.environ)
+        return await chat(options, os.environ)
     except asyncio.CancelledError:
         if ended:
             return _TERMINATED
         raise
 
 
-async def _answer(wish: ChatOptions, prompt: str, output: Any) -> int:
+async def _answer(options: ChatOptions, prompt: str, output: Any) -> int:
     from moonshim.chat.oneshot import answer_once
     from moonshim.chat.setup import open_session
 
-    async with open_session(wish, os.environ) as session:
+    async with open_session(options, os.environ) as session:
         if sys.platform != "win32":
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, session.agent.stop)
         for note in session.notes:
@@ -159,7 +159,7 @@ def _standard_input(command: console.Parser) -> str:
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
-def _wish(given: Any, *, paced: bool) -> ChatOptions:
+def _read_options(given: Any, *, paced: bool) -> ChatOptions:
     from moonshim.chat.session import ChatSettings
     from moonshim.chat.setup import ChatOptions
 

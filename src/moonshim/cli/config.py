@@ -150,10 +150,10 @@ def _report(config: Config, paint: console.Paint) -> Iterator[str]:
     for provider in config.providers:
         yield ""
         yield paint.bold(console.safe(provider.name)) + "  " + console.safe(without_secrets(endpoint_of(provider)))
-        yield from _rows(_of_provider(provider), paint, {"key": _key_of(provider, paint)})
-    yield from _part("aliases", [(name, " then ".join(targets)) for name, targets in config.aliases.items()], paint)
-    yield from _part("gateway keys", [(key.name, _of_key(key)) for key in config.keys], paint)
-    yield from _part("gateway", _of_gateway(config), paint)
+        yield from _rows(_describe_provider(provider), paint, {"key": _describe_keys(provider, paint)})
+    yield from _section("aliases", [(name, " then ".join(targets)) for name, targets in config.aliases.items()], paint)
+    yield from _section("gateway keys", [(key.name, _describe_gateway_key(key)) for key in config.keys], paint)
+    yield from _section("gateway", _describe_gateway(config), paint)
     if warnings:
         yield ""
         yield paint.bold("warnings")
@@ -161,7 +161,7 @@ def _report(config: Config, paint: console.Paint) -> Iterator[str]:
             yield "  " + paint.yellow("! ") + console.safe(warning)
 
 
-def _of_provider(provider: ProviderConfig) -> list[tuple[str, str]]:
+def _describe_provider(provider: ProviderConfig) -> list[tuple[str, str]]:
     model = provider.models[0] if provider.models else ""
     row = profile_for(model=model, host=provider.host, base_url=provider.api_base_url, upstream=provider.dialect)
     found = "named" if provider.host else "from its address"
@@ -192,7 +192,7 @@ def _of_provider(provider: ProviderConfig) -> list[tuple[str, str]]:
     return rows
 
 
-def _key_of(provider: ProviderConfig, paint: console.Paint) -> str:
+def _describe_keys(provider: ProviderConfig, paint: console.Paint) -> str:
     """Where its keys come from; never the keys."""
     if not provider.key_sources:
         return "the client's own" if provider.passes_client_key else "none"
@@ -210,20 +210,20 @@ def _chain(uses: tuple[TransformerUse, ...] | None) -> str:
     return " then ".join(use.name for use in uses) or "none"
 
 
-def _of_key(key: GatewayKey) -> str:
+def _describe_gateway_key(key: GatewayKey) -> str:
     limits = {
         "requests a minute": key.requests_per_minute,
         "tokens a minute": key.tokens_per_minute,
         "streams at once": key.concurrent_streams,
     }
-    said = [", ".join(key.models) or "all models"]
-    said += [f"{number:,} {of_what}" for of_what, number in limits.items() if number is not None]
+    parts = [", ".join(key.models) or "all models"]
+    parts += [f"{number:,} {unit}" for unit, number in limits.items() if number is not None]
     if key.expires is not None:
-        said.append(f"until {key.expires:%Y-%m-%d %H:%M %Z}")
-    return "; ".join(said)
+        parts.append(f"until {key.expires:%Y-%m-%d %H:%M %Z}")
+    return "; ".join(parts)
 
 
-def _of_gateway(config: Config) -> list[tuple[str, str]]:
+def _describe_gateway(config: Config) -> list[tuple[str, str]]:
     rows = [
         ("address", f"{config.host or HOST}, port {config.port or PORT}"),
         ("store", without_secrets(config.store)),
@@ -236,7 +236,7 @@ def _of_gateway(config: Config) -> list[tuple[str, str]]:
     return rows
 
 
-def _part(title: str, rows: list[tuple[str, str]], paint: console.Paint) -> Iterator[str]:
+def _section(title: str, rows: list[tuple[str, str]], paint: console.Paint) -> Iterator[str]:
     if rows:
         yield ""
         yield paint.bold(title)
@@ -246,5 +246,5 @@ def _part(title: str, rows: list[tuple[str, str]], paint: console.Paint) -> Iter
 def _rows(rows: list[tuple[str, str]], paint: console.Paint, painted: dict[str, str]) -> Iterator[str]:
     """Names and descriptions in two columns; `painted` is ready to be shown."""
     width = max(len(console.safe(name)) for name, _ in rows)
-    for name, said in rows:
-        yield f"  {paint.dim(console.safe(name).ljust(width))}  {painted.get(name) or console.safe(said)}"
+    for name, text in rows:
+        yield f"  {paint.dim(console.safe(name).ljust(width))}  {painted.get(name) or console.safe(text)}"

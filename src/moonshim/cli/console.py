@@ -37,7 +37,7 @@ INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
 _DEFAULT_WIDTH: Final = 100
-_shown: Final[list[BaseException]] = []
+_reported: Final[list[BaseException]] = []
 """The error whose traceback was shown last, with MOONSHIM_DEBUG: several lines may be about the same one."""
 _NO_CHOICE: Final = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)")
 _NO_OPTION: Final = re.compile(r"unrecognized arguments: (--[\w-]+)")
@@ -50,8 +50,8 @@ def print_note(text: str) -> None:
         return
     print(text, file=sys.stderr, flush=True)
     error = sys.exception()
-    if debugging() and error is not None and error not in _shown:
-        _shown[:] = [error]
+    if debugging() and error is not None and error not in _reported:
+        _reported[:] = [error]
         error.__suppress_context__ = False  # the original exception has the location
         traceback.print_exception(error)
 
@@ -100,14 +100,14 @@ def safe(text: str) -> str:
 
 def width_of(stream: IO[str] | None) -> int:
     """Number of columns: from COLUMNS, else from the terminal."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return int(columns)
+    override = os.environ.get("COLUMNS", "")
+    if override.isdecimal() and int(override) > 0:
+        return int(override)
     try:
-        told = os.get_terminal_size(stream.fileno()).columns if stream is not None else 0
+        columns = os.get_terminal_size(stream.fileno()).columns if stream is not None else 0
     except (OSError, ValueError):
-        told = 0
-    return told or _DEFAULT_WIDTH  # some terminals do not report it, dumb ones above all
+        columns = 0
+    return columns or _DEFAULT_WIDTH  # some terminals do not report it, dumb ones above all
 
 
 def fit_columns(text: str, columns: int) -> str:

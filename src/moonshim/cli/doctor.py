@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
         )
         return console.BAD_USAGE
     try:
-        config = _chosen(_configuration(given.config), given.provider)
+        config = _select_providers(_configuration(given.config), given.provider)
     except _CannotCheck as error:
         console.print_note(f"moonshim doctor: {error}")
         return console.BAD_USAGE
@@ -123,8 +123,8 @@ def _report(report: ProviderReport, paint: console.Paint) -> Iterator[str]:
         yield f"  {getattr(paint, colour)(mark)} {paint.dim(finding.topic.ljust(9))} {console.safe(finding.said)}"
         if (then := advice(finding)) is not None:
             yield f"    {' ' * 9} {paint.yellow('→')} {console.safe(then)}"
-    for title, said in figures(report):
-        yield f"    {paint.dim(title.ljust(9))} {console.safe(said)}"
+    for title, text in figures(report):
+        yield f"    {paint.dim(title.ljust(9))} {console.safe(text)}"
 
 
 # -- options ---------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _configuration(file: str | None) -> Config:
     return config
 
 
-def _chosen(config: Config, names: Sequence[str]) -> Config:
+def _select_providers(config: Config, names: Sequence[str]) -> Config:
     """The configuration with only the selected providers."""
     from msgspec.structs import replace
 

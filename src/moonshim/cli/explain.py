@@ -93,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
     except InvalidInput as error:
         if error.field in ("host", "upstream", "base_url"):
             parser.error(str(error))
-        _tell_refusal(error, dialect, in_json=in_json)
+        _print_refusal(error, dialect, in_json=in_json)
         return console.FAILED
     elsewhere = given.from_ or given.to or given.host or given.base_url or given.model or given.set
     if header is not None and header.changes is not None and not elsewhere:
@@ -209,7 +209,7 @@ def _line(change: Change, paint: console.Paint) -> str:
     return f"  {place}{console.safe(change.detail)} {paint.dim('(' + change.rule + ')')}"
 
 
-def _tell_refusal(error: InvalidInput, dialect: str, *, in_json: bool) -> None:
+def _print_refusal(error: InvalidInput, dialect: str, *, in_json: bool) -> None:
     if in_json:
         problem = dialect_named(dialect).render_problem(problem_of(error))
         print(_json(problem), flush=True)

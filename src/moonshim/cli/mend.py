@@ -58,7 +58,7 @@ class CannotRead(Exception):
 class MendSettings(msgspec.Struct, frozen=True):
     """How to mend, as far as it is specified."""
 
-    asked: RequestFacts
+    facts: RequestFacts
     options: KimiOptions | None
     """None: those that fit the model."""
     model: str | None = None
@@ -66,13 +66,13 @@ class MendSettings(msgspec.Struct, frozen=True):
 
     def with_header(self, header: StreamHeader | None) -> MendSettings:
         """The same, with facts from the header of a log unless the command line gives some."""
-        if header is None or self.asked != RequestFacts():
+        if header is None or self.facts != RequestFacts():
             return self
-        return msgspec.structs.replace(self, asked=facts_from_header(header.request or {}, header.model))
+        return msgspec.structs.replace(self, facts=facts_from_header(header.request or {}, header.model))
 
     def plan_in(self, header: StreamHeader) -> Plan | None:
         """The plan to mend the response in a log again; None if the log lacks it, or the command line overrides it."""
-        if header.request is None or not header.request_whole or self.asked != RequestFacts():
+        if header.request is None or not header.request_whole or self.facts != RequestFacts():
             return None
         return plan_of(header, model=self.model, options=self.options)
 
@@ -80,13 +80,13 @@ class MendSettings(msgspec.Struct, frozen=True):
         """Arguments for the engine. `mend` always repairs, whatever name a host gave to its model."""
         model, options = self.model, self.options
         if model is None:
-            named = (name for name in (self.asked.model, recording.model) if name is not None and is_kimi_model(name))
+            named = (name for name in (self.facts.model, recording.model) if name is not None and is_kimi_model(name))
             model, options = next(named, "kimi"), options or KimiOptions.mending()
         return {
             "model": model,
-            "tools": self.asked.tools,
-            "tool_choice": self.asked.tool_choice,
-            "history": self.asked.history,
+            "tools": self.facts.tools,
+            "tool_choice": self.facts.tool_choice,
+            "history": self.facts.history,
             "options": options,
         }
 
@@ -269,12 +269,12 @@ def _pieces(file: str) -> Iterator[bytes]:
 
 
 def _settings(given: Any) -> MendSettings:
-    asked = RequestFacts()
+    facts = RequestFacts()
     if given.tools is not None:
-        asked = read_tools(given.tools)
+        facts = read_tools(given.tools)
     elif given.request is not None:
-        asked = read_request(given.request)
-    return MendSettings(asked, parse_settings(given.set) if given.set else None, given.model or None)
+        facts = read_request(given.request)
+    return MendSettings(facts, parse_settings(given.set) if given.set else None, given.model or None)
 
 
 def _destination(given: Any, files: list[str]) -> OutputFolder | StandardOutput:
@@ -299,14 +299,14 @@ def _parser() -> console.Parser:
         metavar="FILE",
         help="a recording: SSE, NDJSON, or one JSON response, told apart by content; - or none is standard input",
     )
-    asked = parser.add_argument_group(
+    request = parser.add_argument_group(
         "what was asked of the host", "example: moonshim mend leaked.sse --tools tools.json --model kimi-k2.5"
     )
-    asked.add_argument("--model", metavar="NAME", help="the model; if not given, what the recording says")
-    asked.add_argument(
+    request.add_argument("--model", metavar="NAME", help="the model; if not given, what the recording says")
+    request.add_argument(
         "--tools", metavar="FILE", help="JSON: a list of OpenAI tool definitions, or the request that had them"
     )
-    asked.add_argument(
+    request.add_argument(
         "--request", metavar="FILE", help="JSON: the whole request: its tools, tool_choice, messages and model"
     )
     how = parser.add_argument_group(

@@ -95,8 +95,8 @@ def _format_ending(ending: Finished | Failed | None, paint: Paint) -> str:
         case Failed():
             return paint.red(f"error {safe(ending.code)}: {safe(ending.message)}")
         case Finished():
-            said = "nothing" if ending.raw_reason is None else safe(ending.raw_reason)
-            return safe(ending.reason) + (f" (the host said {said})" if ending.reason != ending.raw_reason else "")
+            raw = "nothing" if ending.raw_reason is None else safe(ending.raw_reason)
+            return safe(ending.reason) + (f" (the host said {raw})" if ending.reason != ending.raw_reason else "")
 
 
 def render_json(outcomes: Sequence[Outcome]) -> str:

@@ -239,8 +239,8 @@ def _is_response(value: dict[str, Any]) -> bool:
     choices = value.get("choices")
     if not isinstance(choices, list):
         return False
-    said = any(isinstance(one, dict) and "message" in one and "delta" not in one for one in choices)
-    return said or value.get("object") == "chat.completion"
+    has_message = any(isinstance(one, dict) and "message" in one and "delta" not in one for one in choices)
+    return has_message or value.get("object") == "chat.completion"
 
 
 def _model_of(value: dict[str, Any]) -> str | None:

@@ -53,11 +53,11 @@ def read_request(path: str) -> RequestFacts:
 def facts_from_header(body: dict[str, Any], model: str | None) -> RequestFacts:
     """From the request in the header of a log. What cannot be used is ignored."""
     try:
-        asked = _from_request(body, "")
+        facts = _from_request(body, "")
     except BadRequestFile:
-        asked = RequestFacts()
-    tools = asked.tools if "messages" in body or "tools" in body else None
-    return msgspec.structs.replace(asked, tools=tools, model=model or asked.model)
+        facts = RequestFacts()
+    tools = facts.tools if "messages" in body or "tools" in body else None
+    return msgspec.structs.replace(facts, tools=tools, model=model or facts.model)
 
 
 def _from_request(body: dict[str, Any], where: str) -> RequestFacts:

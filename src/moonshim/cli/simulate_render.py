@@ -107,9 +107,9 @@ def _bytes(name: str) -> bytes:
         return file.read(LIMIT + 1)
 
 
-def _wire(body: Json, asked: str | None) -> Wire:
-    if asked is not None:
-        return _WIRES[asked]
+def _wire(body: Json, requested: str | None) -> Wire:
+    if requested is not None:
+        return _WIRES[requested]
     dialect = guess_dialect(body)
     if dialect == "openai_responses":
         raise _NoPrompt("this is a request for Responses; Chat and Messages can be rendered (--wire says which)")
@@ -117,10 +117,10 @@ def _wire(body: Json, asked: str | None) -> Wire:
 
 
 def _parse_request(body: Json, wire: Wire, behaviour: HostBehaviour) -> SimRequest:
-    asked = body.get("model")
-    if not isinstance(asked, str) or not asked:
+    requested = body.get("model")
+    if not isinstance(requested, str) or not requested:
         raise _NoPrompt("the request names no model: --model NAME does")
-    model = asked.partition("+")[0]  # the suffix names faults, which change responses and not prompts
+    model = requested.partition("+")[0]  # the suffix names faults, which change responses and not prompts
     generation = generation_of(model)
     if generation is None:
         raise _NoPrompt(f"nobody serves {console.safe(model)}: --model names another, such as {', '.join(MODELS)}")

@@ -56,17 +56,17 @@ def _short(message: Message) -> str:
 
 
 def save(session: Session, words: str) -> CommandResult:
-    kept = session.history
+    history = session.history
     if not words:
-        state = "" if kept.is_kept else "\nnot all of it: the file cannot be written"
+        state = "" if history.is_kept else "\nnot all of it: the file cannot be written"
         return CommandResult(
-            f"everything is kept as it is said: {kept.path}{state}\n"
+            f"everything is kept as it is said: {history.path}{state}\n"
             f"{session.resume_command} goes on with it; /save NAME keeps a copy"
         )
-    if not kept.messages:
+    if not history.messages:
         raise UsageError("nothing was said yet")
     path = session.shelf.path(words)
-    kept.copy_to(path).close()
+    history.copy_to(path).close()
     return CommandResult(f"kept as {path}\n/load {words} goes on from here")
 
 
@@ -135,7 +135,7 @@ def undo(session: Session, words: str) -> CommandResult:
 
 def clear(session: Session, words: str) -> CommandResult:
     _reject_arguments("clear", words)
-    former = session.begin_anew()
+    former = session.start_new()
     return CommandResult(f"a new conversation; /load {former} goes back" if former else "a new conversation")
 
 

@@ -34,8 +34,8 @@ _MOST_SHOWN: Final = 40
 def model(session: Session, words: str) -> CommandResult:
     if words:
         session.switch(session.choices.find(words, near=session.provider.name))
-        return CommandResult(_answers(session))
-    lines = [_answers(session)]
+        return CommandResult(_describe_answering(session))
+    lines = [_describe_answering(session)]
     names = session.choices.names()
     lines += [f"  {name}" for name in names[:_MOST_SHOWN]]
     if len(names) > _MOST_SHOWN:
@@ -62,7 +62,7 @@ def provider(session: Session, words: str) -> CommandResult:
     same = session.provider.model
     keeps = same in host.models
     session.switch(session.choices.find(same, near=host.name, only=True) if keeps else session.choices.first(host.name))
-    return CommandResult(_answers(session))
+    return CommandResult(_describe_answering(session))
 
 
 def provider_names(session: Session) -> Sequence[str]:
@@ -119,8 +119,8 @@ def thinking(session: Session, words: str) -> CommandResult:
     if wanted:
         session.set(thinking=wanted)
     chosen = session.setting.thinking
-    told = f"thinking: {chosen}" if chosen else "thinking: as the host does by itself"
-    return CommandResult(told if wanted else f"{told}\n/thinking on, off, or an effort: {', '.join(EFFORTS)}")
+    text = f"thinking: {chosen}" if chosen else "thinking: as the host does by itself"
+    return CommandResult(text if wanted else f"{text}\n/thinking on, off, or an effort: {', '.join(EFFORTS)}")
 
 
 def efforts(session: Session) -> Sequence[str]:
@@ -137,6 +137,6 @@ def fold(session: Session, words: str) -> CommandResult:
     return CommandResult("reasoning is shown (Ctrl-T or /fold hides it)", then="unfold")
 
 
-def _answers(session: Session) -> str:
+def _describe_answering(session: Session) -> str:
     one = session.provider
     return f"{one.name}/{one.model} answers (tool format: {one.tool_format}{', set' if one.format_is_set else ''})"

@@ -101,10 +101,10 @@ def _without_margins(lines: list[str]) -> list[str]:
 
 def _tail(text: str, height: int, width: int) -> str:
     """The end of a growing block; a fence keeps its first line, which says what it is."""
-    kept, left = _last_rows(text, height * _GROWING_LINES, width)
+    rows, left = _last_rows(text, height * _GROWING_LINES, width)
     if left and _FENCE.match(text):
-        return f"{text.partition(chr(10))[0]}\n{kept}"
-    return kept
+        return f"{text.partition(chr(10))[0]}\n{rows}"
+    return rows
 
 
 def _render_reasoning(text: str) -> RenderableType:
@@ -115,17 +115,17 @@ def _render_call(item: ToolCallItem, height: int, width: int) -> RenderableType:
     mark, colour = _MARKS.get(item.state, ("○", "yellow"))
     if item.is_error:
         colour = "red"
-    said = call_text(item.arguments, whole=item.state != "arriving")
+    call = call_text(item.arguments, whole=item.state != "arriving")
     room = max(width - 4, 10)
     line = Text.assemble((mark, colour), " ", (clean(item.name), "bold"))
-    if said.about:
+    if call.about:
         rows = _FULL_ROWS if item.full else 6
         about = (
-            _last_rows(said.about, 3, room)[0] if item.state == "arriving" else _first_rows(said.about, rows, room)[0]
+            _last_rows(call.about, 3, room)[0] if item.state == "arriving" else _first_rows(call.about, rows, room)[0]
         )
         line.append("  ").append(about)
     parts: list[RenderableType] = [line]
-    for name, value in said.rest:
+    for name, value in call.rest:
         shown, left = _first_rows(value, _FULL_ROWS if item.full else _ARGUMENT_ROWS, room)
         start = "\n" if "\n" in shown else ""
         parts.append(_indent(Text.assemble((f"{name}: ", "dim"), start, shown, (_omission_note(left), "dim"))))
@@ -182,23 +182,23 @@ def _last_rows(text: str, most: int, width: int) -> tuple[str, int]:
     ('b\\nc', 1)
     """
     lines = text.rstrip("\n").split("\n")
-    kept: list[str] = []
+    rows: list[str] = []
     left = most
     for line in reversed(lines):
         left -= _rows_of(line[-most * width :], width)
-        if left < 0 and kept:
+        if left < 0 and rows:
             break
-        kept.insert(0, line[-most * width :])
-    return "\n".join(kept), len(lines) - len(kept)
+        rows.insert(0, line[-most * width :])
+    return "\n".join(rows), len(lines) - len(rows)
 
 
 def _cut(lines: list[str], most: int, width: int) -> tuple[str, int]:
-    kept: list[str] = []
+    rows: list[str] = []
     left = most
     for line in lines:
         short = line[: most * width]
         left -= _rows_of(short, width)
-        if left < 0 and kept:
+        if left < 0 and rows:
             break
-        kept.append(short + "…" if len(short) < len(line) else short)
-    return "\n".join(kept), len(lines) - len(kept)
+        rows.append(short + "…" if len(short) < len(line) else short)
+    return "\n".join(rows), len(lines) - len(rows)

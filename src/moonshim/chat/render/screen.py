@@ -83,17 +83,17 @@ class Screen:
         self._open: list[_Block] = []  # in the order in which they are shown
         self._blocks: dict[int, _Block] = {}  # of the current response, by their index
         self._calls: dict[str, _Block] = {}  # by the id that the loop has for them
-        self._asked = False
+        self._model_called = False
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether the model was called and nothing of its response has arrived."""
-        return self._asked and not self._blocks
+        return self._model_called and not self._blocks
 
     def feed(self, step: Step) -> None:
         match step:
             case RoundStarted(model=model):
-                self.model, self._blocks, self._asked = model, {}, True
+                self.model, self._blocks, self._model_called = model, {}, True
             case BlockOpened(index=index, kind=kind, name=name, call_id=call_id):
                 block = self._blocks[index] = _Block(kind, name or "")
                 self._open.append(block)
@@ -108,11 +108,11 @@ class Screen:
             case Failed():
                 self._break_off()
             case ToolStarted(call=call):
-                self._of(call).state = "running"
+                self._block_of(call).state = "running"
             case ToolEnded(call=call, result=result, seconds=seconds):
                 self._end_call(call, result, seconds)
             case MessageSaved(message=message) if message.role == "assistant":
-                self._asked = False
+                self._model_called = False
             case SaveFailed(detail=detail):
                 self._add_notice(NoticeItem(detail, "failed"))
             case RunEnded(reason=reason, detail=detail):
@@ -142,7 +142,7 @@ class Screen:
 
     def end(self) -> None:
         """End of the turn: everything that still grows is finished as it is."""
-        self._asked = False
+        self._model_called = False
         for block in self._open:
             if not block.is_done:
                 self._close(block, False)
@@ -167,7 +167,7 @@ class Screen:
             elif block.state == "whole":
                 block.state = "broken"
 
-    def _of(self, call: ToolCall) -> _Block:
+    def _block_of(self, call: ToolCall) -> _Block:
         """The block of a call. A call without one, which another program made, gets one."""
         block = self._calls.get(call.id)
         if block is None:
@@ -177,7 +177,7 @@ class Screen:
         return block
 
     def _end_call(self, call: ToolCall, result: ToolResult, seconds: float) -> None:
-        block = self._of(call)
+        block = self._block_of(call)
         block.result, block.is_error, block.seconds = text_of_result(result), result.is_error, seconds
         block.state = "done"
 
@@ -204,7 +204,7 @@ class _Block:
         self.is_error, self.seconds = False, 0.0
         self.notice: NoticeItem | None = None
         self._printed = 0  # how much of the text has been printed
-        self._begun = False
+        self._started = False
         self._looked_at = 0
 
     @property
@@ -233,7 +233,7 @@ class _Block:
                 return [self.notice] if self.notice is not None else []
             case "call":
                 return [self._call_item()] if self.is_done else []
-            case "reasoning" if folded and not self._begun:
+            case "reasoning" if folded and not self._started:
                 return [self._folded_item()] if self.is_done and self.text.strip() else []
             case "reasoning":
                 end = len(self.text) if self.is_done else self.text.rfind("\n") + 1
@@ -243,7 +243,7 @@ class _Block:
         if not piece.strip():
             return []
         made = self._piece(piece)
-        self._printed, self._begun = end, True
+        self._printed, self._started = end, True
         return [made]
 
     def _stable_length(self) -> int:
@@ -263,12 +263,12 @@ class _Block:
         rest = self.text[self._printed :]
         if not rest.strip():
             return None
-        if self.kind == "reasoning" and folded and not self._begun:
+        if self.kind == "reasoning" and folded and not self._started:
             return self._folded_item()
         return self._piece(rest)
 
     def _piece(self, text: str) -> ScreenItem:
-        first = not self._begun
+        first = not self._started
         if self.kind == "reasoning":
             return ReasoningItem(text, first=first)
         return TextItem(text, first=first)

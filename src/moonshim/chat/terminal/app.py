@@ -23,15 +23,15 @@ from moonshim.errors import MoonshimError
 __all__ = ["chat"]
 
 
-async def chat(wish: ChatOptions, environ: Mapping[str, str]) -> int:
+async def chat(options: ChatOptions, environ: Mapping[str, str]) -> int:
     """Chat until the user leaves; return the exit code."""
     terminal: list[_Terminal] = []
 
     async def ask(call: ToolCall, grant: Grant) -> PermissionAnswer:
         return await terminal[0].view.ask(call, grant)
 
-    async with open_session(wish, environ, ask) as session:
-        terminal.append(_Terminal(session, environ, resumed=wish.resume is not None))
+    async with open_session(options, environ, ask) as session:
+        terminal.append(_Terminal(session, environ, resumed=options.resume is not None))
         await terminal[0].talk()
     return 0
 
@@ -65,11 +65,11 @@ class _Terminal:
                 self._canvas.say("Ctrl-C again, or /exit, leaves", "dim")
                 continue
             self._interrupted = False
-            if line and not await self._do(line):
+            if line and not await self._handle_input(line):
                 break
         self._print_goodbye()
 
-    async def _do(self, line: str) -> bool:
+    async def _handle_input(self, line: str) -> bool:
         """Handle one input; return whether the chat continues."""
         if not is_command(line):
             return await self._turn(line)
@@ -87,13 +87,13 @@ class _Terminal:
 
     async def _turn(self, prompt: str | None) -> bool:
         try:
-            goes_on = await self.view.show(prompt)
+            continues = await self.view.show(prompt)
         except MoonshimError as error:
             self._canvas.say(str(error), "red")
-            goes_on = True
+            continues = True
         self._interrupted = self.view.was_interrupted
         self._canvas.say("")
-        return goes_on
+        return continues
 
     def _toggle_fold(self) -> None:
         reply = run_command(self._session, "/fold")

@@ -45,8 +45,8 @@ class TypeAhead:
     def end(self, *, sends: bool) -> None:
         """Pass it to the next prompt; with `sends`, complete lines are sent, otherwise they only appear in the
         input."""
-        kept = [KeyPress(" ") if press.key == Keys.ControlM and not sends else press for press in self._presses]
-        store_typeahead(self._source, kept)
+        presses = [KeyPress(" ") if press.key == Keys.ControlM and not sends else press for press in self._presses]
+        store_typeahead(self._source, presses)
         self._presses = []
 
     @property

@@ -75,7 +75,7 @@ class TurnView:
         with suppress(NotImplementedError):  # Windows: there Ctrl-C is only a key
             # Between two turns, while the terminal is in its normal mode, Ctrl-C is a signal.
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._on_key, "interrupt")
-        task = self._task = asyncio.create_task(self._have(prompt))
+        task = self._task = asyncio.create_task(self._run(prompt))
         painting = asyncio.create_task(self._paint_often())
         try:
             self._ahead.begin()
@@ -104,7 +104,7 @@ class TurnView:
         finally:
             self._question = None
 
-    async def _have(self, prompt: str | None) -> None:
+    async def _run(self, prompt: str | None) -> None:
         async for step in self._session.steps(prompt):
             self._screen.feed(step)
 
@@ -178,7 +178,7 @@ class TurnView:
         return self._canvas.lines(Text(PROMPT + text, style="dim")) if text else []
 
     def _status(self) -> str:
-        doing = "stopping" if self._interrupts else "waiting" if self._screen.waits else "working"
+        doing = "stopping" if self._interrupts else "waiting" if self._screen.is_waiting else "working"
         key = "Ctrl-C again leaves" if self._interrupts else "Ctrl-C stops"
         seconds = int(time.monotonic() - self._began)
         parts = [f"{doing} {seconds} s", key, *status_parts(self._session.provider, self._session.ledger)]

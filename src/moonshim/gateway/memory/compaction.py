@@ -98,8 +98,8 @@ def _with_new_id(item: Json, id: str) -> Json:
 
 def _text(response: Json) -> str:
     """The text of the reply, without its reasoning."""
-    said = [item["content"] for item in response.get("output", ()) if item.get("type") == "message"]
-    return "\n\n".join(part["text"] for parts in said for part in parts if part.get("text")).strip()
+    contents = [item["content"] for item in response.get("output", ()) if item.get("type") == "message"]
+    return "\n\n".join(part["text"] for parts in contents for part in parts if part.get("text")).strip()
 
 
 async def compact(state: GatewayState, call: ClientCall) -> dict[str, Any]:
@@ -113,7 +113,7 @@ async def compact(state: GatewayState, call: ClientCall) -> dict[str, Any]:
         call.body, call.client_stream = body, client
         client.gone = client.gone or answer.gone
         answer.close()
-    return compaction_response(body, decode_object(b"".join(answer.said)) or {}, Signer(state.secret))
+    return compaction_response(body, decode_object(b"".join(answer.pieces)) or {}, Signer(state.secret))
 
 
 class _CollectedResponse(ClientStream):
@@ -121,7 +121,7 @@ class _CollectedResponse(ClientStream):
 
     def __init__(self, client: ClientStream) -> None:
         super().__init__(client._receive, self._take)
-        self.said: list[bytes] = []
+        self.pieces: list[bytes] = []
 
     async def _take(self, message: MutableMapping[str, Any]) -> None:
-        self.said.append(message.get("body", b""))
+        self.pieces.append(message.get("body", b""))
