@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from moonshim.engine.dialects.openai_responses import completed_in
+from moonshim.engine.dialects.openai_responses import find_completed
 from moonshim.engine.dialects.protocol import Encoder
 from moonshim.engine.hosts.errors.body import mask_bytes
 from moonshim.engine.hosts.errors.classify import mask_problem, read_problem
@@ -256,7 +256,7 @@ class Exchange:
                 self._is_remembered = self._is_entry_due = True
                 self.learn_reasoning_field()
             if self._keeps_response:
-                self._completed = completed_in(out) or self._completed
+                self._completed = find_completed(out) or self._completed
         if ending is not None and out and (client := self.prepared.plan.client) is not None:
             self.sent_end = self.sent_end or any(marker in out for marker in client.terminal_markers)
         return out

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from moonshim.engine.dialects.openai_responses import continued, said_items
+from moonshim.engine.dialects.openai_responses import completed_items, continue_conversation
 from moonshim.errors import Problem, Refused
 from moonshim.integrations.memory import Memory
 
@@ -56,7 +56,7 @@ class ResponseHistory:
             turn = _TURN.decode(stored)
             turns.append(turn.items)
             name = turn.before
-        return continued(body, [item for items in reversed(turns) for item in items])
+        return continue_conversation(body, [item for items in reversed(turns) for item in items])
 
     def keep(self, space: str, body: Json, response: Json) -> None:
         """Store the response to a body as its client sent it, unless the client asked not to."""
@@ -65,7 +65,7 @@ class ResponseHistory:
             return
         given = body.get("input")
         own = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
-        turn = _Turn([*(own if isinstance(own, list) else ()), *said_items(output)], body.get(_PREVIOUS))
+        turn = _Turn([*(own if isinstance(own, list) else ()), *completed_items(output)], body.get(_PREVIOUS))
         try:
             self._memory.put(f"{space}:{id}", "", msgspec.json.encode(turn))
         except UnicodeEncodeError:

@@ -83,10 +83,10 @@ class Encoder(Protocol):
         """The template for the next non-empty text delta of this block; None if it must go through `feed`."""
 
 
-def with_overrides(body: Body, put: Mapping[str, Any]) -> Body:
+def with_overrides(body: Body, overrides: Mapping[str, Any]) -> Body:
     """Apply fields in the host's own spelling (`Request.body_overrides`); None removes a field."""
-    kept = {key: value for key, value in body.items() if key not in put}
-    return kept | {key: value for key, value in put.items() if value is not None}
+    others = {key: value for key, value in body.items() if key not in overrides}
+    return others | {key: value for key, value in overrides.items() if value is not None}
 
 
 class Dialect(Struct, frozen=True, kw_only=True):

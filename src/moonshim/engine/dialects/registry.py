@@ -41,7 +41,7 @@ def with_typed_extras(message: Message) -> Message:
     parts = tuple(map(_typed_part, message.parts))
     if not message.extras and all(new is old for new, old in zip(parts, message.parts, strict=True)):
         return message
-    return replace(message, parts=parts, extras=_typed(message.extras, "message_extras"))
+    return replace(message, parts=parts, extras=_typed_extras(message.extras, "message_extras"))
 
 
 def _typed_part(part: Part) -> Part:
@@ -54,10 +54,10 @@ def _typed_part(part: Part) -> Part:
 
 
 def _typed_media(media: Media) -> Media:
-    return replace(media, extras=_typed(media.extras, "media_extras"))
+    return replace(media, extras=_typed_extras(media.extras, "media_extras"))
 
 
-def _typed(extras: dict[str, Any], kind: str) -> dict[str, Any]:
+def _typed_extras(extras: dict[str, Any], kind: str) -> dict[str, Any]:
     return {
         name: load_extras(value, getattr(_load(name), kind)) if name in _HOMES else value
         for name, value in extras.items()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any, Final, TypeAlias
 
-from moonshim.engine.dialects.openai_responses.messages.compaction import write_compaction
+from moonshim.engine.dialects.openai_responses.messages.compaction import render_compaction
 from moonshim.engine.signing import Signer
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import Problem, Refused
@@ -73,7 +73,7 @@ def compaction_response(body: Json, response: Json, signer: Signer) -> Json:
         "id": response["id"],
         "object": "response.compaction",
         "created_at": response["created_at"],
-        "output": [*output, write_compaction(summary, signer, f"cmp_{tail}")],
+        "output": [*output, render_compaction(summary, signer, f"cmp_{tail}")],
         "usage": response.get("usage"),
     }
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from moonshim.engine.dialects.openai_responses import continued, resolve_references, said_items
+from moonshim.engine.dialects.openai_responses import completed_items, continue_conversation, resolve_references
 from moonshim.engine.dialects.openai_responses.request import CONTINUES
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import Problem, Refused
@@ -212,7 +212,7 @@ def _resolve_body(body: Json, chain: dict[str, StoredTurn], turns: dict[str, Sto
         raise _history_too_large(limit)
     whole = resolve_references(body, known.get)
     given = whole.get("input")
-    return continued(
+    return continue_conversation(
         whole,
         _resolve_items(before, known),
         own=len(given) if isinstance(given, list) else int(isinstance(given, str)),
@@ -265,7 +265,7 @@ def _check_references(named: Iterable[str], known: Mapping[str, Json]) -> None:
 
 def _chain_items(chain: Mapping[str, StoredTurn]) -> list[Json]:
     """All items of a chain (newest response first) in chronological order, as stored."""
-    return [item for turn in reversed(list(chain.values())) for item in (*turn.input, *said_items(turn.output))]
+    return [item for turn in reversed(list(chain.values())) for item in (*turn.input, *completed_items(turn.output))]
 
 
 def _resolve_items(items: list[Json], known: Mapping[str, Json]) -> list[Json]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.anthropic.messages import parse_messages, render_messages, write_messages
+from moonshim.engine.dialects.anthropic.messages import parse_messages, render_message_list, render_messages
 from moonshim.engine.values.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
 from moonshim.errors import CannotExpress, InvalidInput
 from tests.engine.dialects.anthropic import strategies
@@ -204,12 +204,12 @@ FRESH: Final[dict[str, tuple[list[Message], list[Json]]]] = {
 
 @pytest.mark.parametrize(("messages", "expected"), FRESH.values(), ids=FRESH.keys())
 def test_messages_of_others_are_written_as_messages_has_them(messages: list[Message], expected: list[Json]) -> None:
-    assert write_messages(messages)[0] == expected
+    assert render_message_list(messages)[0] == expected
 
 
 def test_a_later_system_prompt_of_others_becomes_text_of_the_user_and_is_told() -> None:
     messages = [Message("user", (Text("hi"),)), Message("system", (Text("Be brief."),))]
-    written, changes = write_messages(messages)
+    written, changes = render_message_list(messages)
     assert written == [user(text("hi"), text("<system>\nBe brief.\n</system>"))]
     assert [(change.rule, change.place) for change in changes] == [("cannot_say", "messages[1]")]
     assert render_messages(messages)[1] == {"role": "system", "content": "Be brief."}
@@ -223,17 +223,17 @@ def test_identifiers_of_others_are_spelled_legally_for_a_client_and_stay_apart()
     assert written == ["toolu_a-b__2", "toolu_a-b__3", "toolu_a-b"]
     assert [block["tool_use_id"] for block in answered["content"]] == written
     # For a host, whoever prepares the request has decided.
-    assert write_messages([Message("assistant", tuple(calls))])[0][0]["content"][0]["id"] == "a.b"
+    assert render_message_list([Message("assistant", tuple(calls))])[0][0]["content"][0]["id"] == "a.b"
 
 
 def test_details_that_only_repeat_the_signature_are_no_loss() -> None:
     detail = {"type": "reasoning.text", "signature": "EqoB"}
-    written, changes = write_messages([Message("assistant", (Reasoning("Hm.", "EqoB", (detail,)),))])
+    written, changes = render_message_list([Message("assistant", (Reasoning("Hm.", "EqoB", (detail,)),))])
     assert (written[0]["content"][0]["signature"], changes) == ("EqoB", [])
 
 
 def test_arguments_that_are_no_object_are_told() -> None:
-    written, changes = write_messages([Message("assistant", (ToolCall("hist_tool_1", "ls", '{"a": ', None),))])
+    written, changes = render_message_list([Message("assistant", (ToolCall("hist_tool_1", "ls", '{"a": ', None),))])
     assert written == [assistant({**CALL, "input": {}})]
     assert [change.rule for change in changes] == ["cannot_say"]
 

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from moonshim.engine.dialects.openai_responses import completed_in
+from moonshim.engine.dialects.openai_responses import find_completed
 
 Json: TypeAlias = dict[str, Any]
 
@@ -37,5 +37,5 @@ ENDS: Final[dict[str, tuple[bytes, Json | None]]] = {
 
 @pytest.mark.parametrize(("out", "expected"), ENDS.values(), ids=ENDS.keys())
 def test_the_response_is_found_at_the_end_of_an_answer(out: bytes, expected: Json | None) -> None:
-    found = completed_in(out)
+    found = find_completed(out)
     assert (found and {"id": found["id"]}) == expected

@@ -1,7 +1,7 @@
 """One canonical part -> content blocks; what the dialect cannot express is reported as a change.
 
-`Writer.follow` keeps a message as it was: an unchanged part is written as the block it was parsed from, a changed one
-is written from scratch, with the unknown fields of its block.
+`BlockRenderer.render_like` keeps a message as it was: an unchanged part is written as the block it was parsed from, a
+changed one is written from scratch, with the unknown fields of its block.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from moonshim.engine.values.conversation import Change, Media, Part, Reasoning, 
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import CannotExpress
 
-__all__ = ["LEGAL_ID", "REDACTED", "Writer", "exactly", "input_of"]
+__all__ = ["LEGAL_ID", "REDACTED", "BlockRenderer", "is_unchanged_part", "parse_input"]
 
 REDACTED: Final = "redacted_thinking"
 LEGAL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
@@ -30,7 +30,7 @@ _DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 _IMAGE_STARTS: Final = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 _TEXTUAL: Final = re.compile(r"text/.*|application/(json|xml|yaml|x-yaml|toml|javascript)(;.*)?")
 
-_SAID: Final[dict[str, frozenset[str]]] = {
+_PART_FIELDS: Final[dict[str, frozenset[str]]] = {
     "text": frozenset({"type", "text"}),
     "thinking": frozenset({"type", "thinking", "signature"}),
     REDACTED: frozenset({"type", "data"}),
@@ -42,17 +42,17 @@ _SAID: Final[dict[str, frozenset[str]]] = {
 """The fields of a block that its part determines."""
 
 
-def exactly(old: Part, new: Part) -> bool:
+def is_unchanged_part(old: Part, new: Part) -> bool:
     """Whether a part still equals what its block was parsed as, including wire ids."""
     match old, new:
         case ToolCall(), ToolCall():
-            return old.wire_id == new.wire_id and _alike(old, new)
+            return old.wire_id == new.wire_id and _has_same_content(old, new)
         case ToolResult(), ToolResult():
-            return old.wire_id == new.wire_id and _alike(old, new)
+            return old.wire_id == new.wire_id and _has_same_content(old, new)
     return old == new
 
 
-def _alike(old: Part, new: Part) -> bool:
+def _has_same_content(old: Part, new: Part) -> bool:
     match old, new:
         case ToolCall(), ToolCall():
             return (old.name, old.arguments) == (new.name, new.arguments)
@@ -61,14 +61,14 @@ def _alike(old: Part, new: Part) -> bool:
     return old == new
 
 
-def input_of(arguments: str) -> Json | None:
+def parse_input(arguments: str) -> Json | None:
     """The `input` object of these arguments; None if they are not a JSON object."""
     if not arguments.strip():
         return {}
     return decode_object(arguments.encode("utf-8", "surrogatepass"))
 
 
-class Writer:
+class BlockRenderer:
     """Writes the parts of one conversation. `changes` lists what could not be expressed."""
 
     def __init__(self, calls: Mapping[str, str | None], *, for_client: bool) -> None:
@@ -81,31 +81,31 @@ class Writer:
         self.place = "messages"
         self._calls = calls
         self._for_client = for_client
-        self._spelled: dict[str, str] = {}
+        self._new_ids: dict[str, str] = {}
         self._ids = Distinct()
         self._ids.taken.update(wire_id for wire_id in calls.values() if wire_id and LEGAL_ID.fullmatch(wire_id))
 
-    def fresh(self, parts: Sequence[Part]) -> list[Json]:
+    def render(self, parts: Sequence[Part]) -> list[Json]:
         """The blocks for these parts."""
         return [block for part in parts for block in self._blocks(part)]
 
-    def follow(self, parts: Sequence[Part], entries: Sequence[Json]) -> list[Json]:
+    def render_like(self, parts: Sequence[Part], entries: Sequence[Json]) -> list[Json]:
         """The blocks for these parts, as close as possible to the blocks they were parsed from."""
         old, out = [parse_block(entry) for entry in entries], list[Json]()
-        for part, found in zip(parts, _matched(parts, old), strict=True):
-            out += self._blocks(part) if found is None else self._again(part, old[found], entries[found])
+        for part, found in zip(parts, _match_blocks(parts, old), strict=True):
+            out += self._blocks(part) if found is None else self._render_again(part, old[found], entries[found])
         return out
 
-    def as_it_came(self, block: Json) -> bool:
+    def can_pass(self, block: Json) -> bool:
         """Whether a block may be sent unchanged: one with our own token goes to clients only."""
         return self._for_client or not (is_signed(block.get("signature")) or is_signed(block.get("data")))
 
-    def cannot_say(self, detail: str) -> None:
+    def report(self, detail: str) -> None:
         """Report what was left out."""
         self.changes.append(Change("cannot_say", detail, self.place))
 
-    def _again(self, part: Part, old: Part, entry: Json) -> list[Json]:
-        if _alike(old, part) and self.as_it_came(entry):
+    def _render_again(self, part: Part, old: Part, entry: Json) -> list[Json]:
+        if _has_same_content(old, part) and self.can_pass(entry):
             if isinstance(part, ToolCall) and part.wire_id is not None:
                 return [entry if entry.get("id") == part.wire_id else entry | {"id": part.wire_id}]
             if isinstance(part, ToolResult) and part.wire_id is not None:
@@ -113,8 +113,8 @@ class Writer:
             return [entry]
         blocks = self._blocks(part)
         if blocks and blocks[0]["type"] == entry["type"]:
-            said = _SAID.get(entry["type"], entry.keys())
-            blocks[0] |= {key: value for key, value in entry.items() if key not in said and key not in blocks[0]}
+            part_fields = _PART_FIELDS.get(entry["type"], entry.keys())
+            blocks[0] |= {key: value for key, value in entry.items() if key not in part_fields and key not in blocks[0]}
         return blocks
 
     def _blocks(self, part: Part) -> list[Json]:
@@ -135,8 +135,8 @@ class Writer:
 
     def _thinking(self, part: Reasoning) -> list[Json]:
         redacted = [{"type": REDACTED, "data": one.get("data")} for one in part.details if one.get("type") == REDACTED]
-        if not all(one.get("type") == REDACTED or _is_said(one, part) for one in part.details):
-            self.cannot_say("reasoning_details: thinking has a text and a signature, and nothing else")
+        if not all(one.get("type") == REDACTED or _is_repeated(one, part) for one in part.details):
+            self.report("reasoning_details: thinking has a text and a signature, and nothing else")
         signature = part.signature if self._for_client or not is_signed(part.signature) else None
         if redacted and not part.text and not signature:
             return redacted
@@ -144,24 +144,24 @@ class Writer:
         return [block | ({"signature": signature} if signature else {}), *redacted]
 
     def _tool_use(self, call: ToolCall) -> Json:
-        given = input_of(call.arguments)
-        if given is None:
-            self.cannot_say(f"the arguments of a call of {call.name}: they are no JSON object")
+        input = parse_input(call.arguments)
+        if input is None:
+            self.report(f"the arguments of a call of {call.name}: they are no JSON object")
         wire_id = self._wire_id(call.id, call.wire_id)
-        return {"type": "tool_use", "id": wire_id, "name": call.name, "input": given or {}}
+        return {"type": "tool_use", "id": wire_id, "name": call.name, "input": input or {}}
 
     def _wire_id(self, canonical: str, wire_id: str | None) -> str:
         if wire_id is None:
             wire_id = self._calls.get(canonical) or anthropic_id(canonical)
         if not self._for_client or LEGAL_ID.fullmatch(wire_id):
             return wire_id
-        if wire_id not in self._spelled:
-            self._spelled[wire_id] = self._ids.take(partial(anthropic_id, wire_id))
-        return self._spelled[wire_id]
+        if wire_id not in self._new_ids:
+            self._new_ids[wire_id] = self._ids.take(partial(anthropic_id, wire_id))
+        return self._new_ids[wire_id]
 
     def _tool_result(self, result: ToolResult) -> Json:
         wire_id = self._wire_id(result.call_id, result.wire_id)
-        blocks = self.fresh(result.parts)
+        blocks = self.render(result.parts)
         content: str | list[Json] = blocks
         if len(blocks) < 2 and all(block.keys() == {"type", "text"} for block in blocks):
             content = "".join(block["text"] for block in blocks)
@@ -173,7 +173,7 @@ class Writer:
         if extras.block is not None and parse_block(extras.block) == media:
             return extras.block
         if media.detail not in (None, "auto"):
-            self.cannot_say("how closely an image is to be looked at")
+            self.report("how closely an image is to be looked at")
         data, media_type = media.data, media.media_type
         if data is None and (found := _DATA_URL.fullmatch(media.url or "")) is not None:
             media_type, data = found[1], found[2]
@@ -189,7 +189,7 @@ class Writer:
         return out | fields
 
 
-def _is_said(detail: Json, part: Reasoning) -> bool:
+def _is_repeated(detail: Json, part: Reasoning) -> bool:
     """Whether a detail only repeats the text and signature, which have their own fields."""
     text, signature = detail.get("text") or part.text, detail.get("signature") or part.signature
     return detail.get("type") == "reasoning.text" and (text, signature) == (part.text, part.signature)
@@ -202,7 +202,7 @@ def _source(data: str | None, media_type: str, url: str | None) -> Json:
 
 
 def _document_source(data: str | None, media_type: str | None, url: str | None) -> Json:
-    text = _decoded(data) if data is not None and _TEXTUAL.fullmatch(media_type or "") else None
+    text = _decode_text(data) if data is not None and _TEXTUAL.fullmatch(media_type or "") else None
     if text is not None:
         # Base64 is for PDF only.
         return {"type": "text", "media_type": "text/plain", "data": text}
@@ -213,14 +213,14 @@ def _image_type(data: str) -> str:
     return next((kind for start, kind in _IMAGE_STARTS.items() if data.startswith(start)), "image/png")
 
 
-def _decoded(data: str) -> str | None:
+def _decode_text(data: str) -> str | None:
     try:
         return base64.b64decode(data, validate=True).decode()
     except (binascii.Error, ValueError):
         return None
 
 
-def _matched(parts: Sequence[Part], old: Sequence[Part]) -> list[int | None]:
+def _match_blocks(parts: Sequence[Part], old: Sequence[Part]) -> list[int | None]:
     """For each part the block it came from, in ascending order: equal ones first, then changed ones between them.
 
     Linear: a block is compared a bounded number of times, however the parts were reordered.

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from moonshim.engine.dialects.anthropic.input_json import InputText
-from moonshim.engine.dialects.anthropic.parts import Json, json_written
+from moonshim.engine.dialects.anthropic.parts import Json, encode_json
 from moonshim.engine.dialects.anthropic.usage import UsageReader
 from moonshim.engine.dialects.anthropic.words import NOT_RETRYABLE, REASONS
 from moonshim.engine.grammar.protocol import Channel, Notice
@@ -392,6 +392,6 @@ def _index(payload: Json, default: int) -> int:
 
 def _written(value: Any) -> str:
     try:
-        return "" if value is None else json_written(value)
+        return "" if value is None else encode_json(value)
     except ValueError:
         return ""

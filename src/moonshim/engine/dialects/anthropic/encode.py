@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
-from moonshim.engine.dialects.anthropic.blocks import LEGAL_ID, REDACTED, input_of
+from moonshim.engine.dialects.anthropic.blocks import LEGAL_ID, REDACTED, parse_input
 from moonshim.engine.dialects.anthropic.errors import render_failed
 from moonshim.engine.dialects.anthropic.parts import Json
 from moonshim.engine.dialects.anthropic.usage import write_usage
@@ -376,7 +376,7 @@ def _joined(field: str, pieces: list[Any]) -> Json:
     match field:
         case "partial_json":
             arguments = "".join(pieces)
-            given = input_of(arguments)
+            given = parse_input(arguments)
             # A client must be able to see that this is not what the model meant to send.
             return {"input": {"raw_arguments": arguments} if given is None else given}
         case "signature":

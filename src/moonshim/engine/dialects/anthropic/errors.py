@@ -44,7 +44,7 @@ def render_problem(problem: Problem) -> Json:
     >>> render_problem(overflow)["error"]["message"]
     'prompt is too long: 9001 tokens > 9000 maximum'
     """
-    message = _overflow(problem) if problem.kind == "context_overflow" else _located(problem)
+    message = _overflow_message(problem) if problem.kind == "context_overflow" else _message_with_field(problem)
     body: Json = {"type": "error", "error": {"type": _TYPES[problem.kind], "message": message}}
     if problem.code == ThreadUnsupported.code:
         body["error"]["details"] = {"error_code": problem.code, "unsupported": ["thread"]}
@@ -57,14 +57,14 @@ def render_failed(failed: Failed) -> Json:
     return {"type": "error", "error": {"type": kind, "message": failed.message}}
 
 
-def _located(problem: Problem) -> str:
+def _message_with_field(problem: Problem) -> str:
     """The message including the field, for which Messages has no place of its own."""
     if problem.param is None or problem.message.startswith(problem.param):
         return problem.message
     return f"{problem.param}: {problem.message}"
 
 
-def _overflow(problem: Problem) -> str:
+def _overflow_message(problem: Problem) -> str:
     """Claude Code looks for this sentence, and compacts the conversation according to the two numbers."""
     if problem.message.startswith(_TOO_LONG):
         return problem.message

@@ -21,7 +21,7 @@ __all__ = ["DEFAULT_MAX_TOKENS", "FIELDS", "MessagesField", "read_fields", "writ
 DEFAULT_MAX_TOKENS: Final = 32_000
 """Messages requires a limit, other dialects do not. This is what Claude Code sends."""
 
-Noted: TypeAlias = Callable[[str, str], None]
+ReportUnsupported: TypeAlias = Callable[[str, str], None]
 """Called with what cannot be expressed and its field."""
 
 
@@ -31,7 +31,7 @@ class MessagesField(Struct, frozen=True):
     keys: tuple[str, ...]
     read: Callable[[Json], Any]
     current: Callable[[Request], Any]
-    write: Callable[[Any, Json, Noted], Json]
+    write: Callable[[Any, Json, ReportUnsupported], Json]
     """Called with the value and the received fields."""
 
 
@@ -40,20 +40,20 @@ def read_fields(body: Json) -> dict[str, Any]:
     return {name: field.read(body) for name, field in FIELDS.items()}
 
 
-def write_fields(request: Request, came: Json, note: Noted) -> Json:
+def write_fields(request: Request, received: Json, note: ReportUnsupported) -> Json:
     """The fields of the body, given the received ones."""
     out: Json = {}
     for field in FIELDS.values():
-        said = {key: came[key] for key in field.keys if key in came}
+        current = {key: received[key] for key in field.keys if key in received}
         value = field.current(request)
-        out |= said if said and field.read(came) == value else field.write(value, said, note)
+        out |= current if current and field.read(received) == value else field.write(value, current, note)
     return out
 
 
 # --- plain values -----------------------------------------------------------------------------------------------
 
 
-def _whole(body: Json, key: str) -> int | None:
+def _integer(body: Json, key: str) -> int | None:
     value: int | None = read_field(body, key, (int,), "a whole number")
     return value
 
@@ -68,7 +68,7 @@ def _plain(key: str, kinds: tuple[type, ...], what: str, current: Callable[[Requ
         (key,),
         lambda body: read_field(body, key, kinds, what),
         current,
-        lambda value, said, note: {} if value is None else {key: value},
+        lambda value, received, note: {} if value is None else {key: value},
     )
 
 
@@ -81,7 +81,7 @@ def _read_stop(body: Json) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def _write_stop(stop: tuple[str, ...], said: Json, note: Noted) -> Json:
+def _write_stop(stop: tuple[str, ...], received: Json, note: ReportUnsupported) -> Json:
     return {"stop_sequences": list(stop)} if stop else {}
 
 
@@ -104,7 +104,7 @@ def _read_choice(body: Json) -> tuple[ToolChoice | None, bool | None]:
     return ToolChoice(_MODES[word], name if word == "tool" else None), parallel
 
 
-def _write_choice(value: tuple[ToolChoice | None, bool | None], said: Json, note: Noted) -> Json:
+def _write_choice(value: tuple[ToolChoice | None, bool | None], received: Json, note: ReportUnsupported) -> Json:
     choice, parallel = value
     if choice is None and parallel is not False:
         return {}
@@ -116,7 +116,7 @@ def _write_choice(value: tuple[ToolChoice | None, bool | None], said: Json, note
         out["name"] = choice.name or ""
     if parallel is not None and choice.mode != "none":
         out["disable_parallel_tool_use"] = not parallel
-    return {"tool_choice": _beside(said.get("tool_choice"), "type", "name", "disable_parallel_tool_use") | out}
+    return {"tool_choice": _other_keys(received.get("tool_choice"), "type", "name", "disable_parallel_tool_use") | out}
 
 
 def _read_thinking(body: Json) -> Thinking:
@@ -136,12 +136,12 @@ def _current_thinking(request: Request) -> Thinking:
     return Thinking(thinking.enabled, None, thinking.budget, thinking.keep)
 
 
-def _write_thinking(value: Thinking, said: Json, note: Noted) -> Json:
+def _write_thinking(value: Thinking, received: Json, note: ReportUnsupported) -> Json:
     if value.keep is not None:
         note("that the reasoning of former turns is to be kept", "thinking")
     if value.enabled is None:
         return {}
-    rest = _beside(said.get("thinking"), "type", "budget_tokens", "keep", "display")
+    rest = _other_keys(received.get("thinking"), "type", "budget_tokens", "keep", "display")
     if not value.enabled:
         return {"thinking": {"type": "disabled"} | rest}
     budget = {} if value.budget is None else {"budget_tokens": value.budget}
@@ -174,22 +174,22 @@ def _read_format(form: Any, where: str) -> ResponseFormat | None:
 _EFFORTS: Final = {"minimal": "low"}
 
 
-def _write_output(value: tuple[str | None, ResponseFormat | None], said: Json, note: Noted) -> Json:
+def _write_output(value: tuple[str | None, ResponseFormat | None], received: Json, note: ReportUnsupported) -> Json:
     effort, form = value
-    config, out = _beside(said.get("output_config"), "effort", "format"), Json()
+    config, out = _other_keys(received.get("output_config"), "effort", "format"), Json()
     if effort is not None:
         if effort in _EFFORTS:
             note(f"effort {effort}: the least that Messages knows is {_EFFORTS[effort]}", "output_config.effort")
         config["effort"] = _EFFORTS.get(effort, effort)
     written = _write_format(form, note)
-    if written and "output_format" in said:
+    if written and "output_format" in received:
         out["output_format"] = written
     elif written:
         config["format"] = written
     return out | ({"output_config": config} if config else {})
 
 
-def _write_format(form: ResponseFormat | None, note: Noted) -> Json | None:
+def _write_format(form: ResponseFormat | None, note: ReportUnsupported) -> Json | None:
     match form:
         case None | ResponseFormat(kind="text"):
             return None
@@ -212,29 +212,29 @@ def _read_metadata(body: Json) -> tuple[str | None, Json]:
     user = metadata.get("user_id")
     if user is not None and not isinstance(user, str):
         raise InvalidInput("user_id must be a string", field="metadata.user_id")
-    return user, _beside(metadata, "user_id")
+    return user, _other_keys(metadata, "user_id")
 
 
-def _write_metadata(value: tuple[str | None, Json], said: Json, note: Noted) -> Json:
+def _write_metadata(value: tuple[str | None, Json], received: Json, note: ReportUnsupported) -> Json:
     user, others = value
-    came = _beside(said.get("metadata"), "user_id")
-    if strange := sorted(key for key in others if key not in came):
-        note(f"metadata besides the user's id: {', '.join(strange)}", "metadata")
-    kept = {key: value for key, value in others.items() if key in came}
-    metadata = kept if user is None else {"user_id": user} | kept
+    received_keys = _other_keys(received.get("metadata"), "user_id")
+    if unsupported := sorted(key for key in others if key not in received_keys):
+        note(f"metadata besides the user's id: {', '.join(unsupported)}", "metadata")
+    known = {key: value for key, value in others.items() if key in received_keys}
+    metadata = known if user is None else {"user_id": user} | known
     return {"metadata": metadata} if metadata else {}
 
 
-def _beside(given: Any, *held: str) -> Json:
-    return {key: value for key, value in given.items() if key not in held} if isinstance(given, dict) else {}
+def _other_keys(fields: Any, *excluded: str) -> Json:
+    return {key: value for key, value in fields.items() if key not in excluded} if isinstance(fields, dict) else {}
 
 
 FIELDS: Final[dict[str, MessagesField]] = {
     "max_tokens": MessagesField(
         ("max_tokens",),
-        lambda body: _whole(body, "max_tokens"),
+        lambda body: _integer(body, "max_tokens"),
         lambda request: request.sampling.max_tokens,
-        lambda value, said, note: {"max_tokens": DEFAULT_MAX_TOKENS if value is None else value},
+        lambda value, received, note: {"max_tokens": DEFAULT_MAX_TOKENS if value is None else value},
     ),
     "stop": MessagesField(("stop_sequences",), _read_stop, lambda request: request.sampling.stop, _write_stop),
     "temperature": _plain("temperature", (int, float), "a number", lambda request: request.sampling.temperature),

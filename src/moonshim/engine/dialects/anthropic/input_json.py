@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moonshim.engine.dialects.anthropic.parts import json_written
+from moonshim.engine.dialects.anthropic.parts import encode_json
 from moonshim.engine.grammar.protocol import Notice
 from moonshim.engine.values.text_pieces import TextPieces
 from moonshim.engine.wire.json_codec import decode_object
@@ -153,7 +153,7 @@ def _start_text(start: Any) -> str:
         text = start.strip(_SPACE)
         return "" if text in ("{}", "null") else text
     try:
-        return json_written(start)
+        return encode_json(start)
     except ValueError:
         return ""
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.anthropic.blocks import Writer, exactly
+from moonshim.engine.dialects.anthropic.blocks import BlockRenderer, is_unchanged_part
 from moonshim.engine.dialects.anthropic.extras import DIALECT, Json, MessagesMessageExtras, extras_of
 from moonshim.engine.dialects.anthropic.parts import parse_block
 from moonshim.engine.ids.pairing import canonical_ids, pair
@@ -28,9 +28,16 @@ from moonshim.engine.values.conversation import (
 )
 from moonshim.errors import InvalidInput
 
-__all__ = ["parse_messages", "parse_system", "read_messages", "render_messages", "write_messages", "write_system"]
+__all__ = [
+    "parse_message_list",
+    "parse_messages",
+    "parse_system",
+    "render_message_list",
+    "render_messages",
+    "render_system",
+]
 
-_SPEAKERS: Final[dict[str, Role]] = {
+_ROLE_OF: Final[dict[str, Role]] = {
     "user": "user",
     "assistant": "assistant",
     "system": "system",
@@ -53,20 +60,20 @@ def parse_messages(messages: Iterable[Any]) -> list[Message]:
     >>> [message.parts for message in parse_messages([{"role": "user", "content": "hi"}])]
     [(Text(text='hi'),)]
     """
-    return read_messages(messages)[0]
+    return parse_message_list(messages)[0]
 
 
-def read_messages(messages: Any) -> tuple[list[Message], list[str]]:
+def parse_message_list(messages: Any) -> tuple[list[Message], list[str]]:
     """Canonical messages, and the path of each."""
     if isinstance(messages, (str, bytes, dict)) or not isinstance(messages, Iterable):
         raise InvalidInput(f"messages must be a list, not {type(messages).__name__}", field="messages")
     parsed, places, paired = list[Message](), list[str](), False
     for position, message in enumerate(messages):
         place = f"messages[{position}]"
-        for one in _parse_message(message, place):
-            parsed.append(one)
+        for current in _parse_message(message, place):
+            parsed.append(current)
             places.append(place)
-            paired = paired or any(isinstance(part, (ToolCall, ToolResult)) for part in one.parts)
+            paired = paired or any(isinstance(part, (ToolCall, ToolResult)) for part in current.parts)
     return _with_canonical_ids(parsed) if paired else parsed, places
 
 
@@ -88,14 +95,14 @@ def parse_system(system: Any) -> list[Message]:
 
 
 def _parse_message(message: Any, place: str) -> list[Message]:
-    given = message.get("role") if isinstance(message, dict) else None
-    role = _SPEAKERS.get(given) if isinstance(given, str) else None
+    name = message.get("role") if isinstance(message, dict) else None
+    role = _ROLE_OF.get(name) if isinstance(name, str) else None
     if role is None:
         raise InvalidInput("a message must be an object whose role is user, assistant or system", field=place)
     parts = _parse_content(message.get("content"), place)
     for index, part in enumerate(parts):
         if not isinstance(part, _HELD[role]):
-            raise InvalidInput(f"a message of role {given} cannot hold this block", field=f"{place}.content[{index}]")
+            raise InvalidInput(f"a message of role {name} cannot hold this block", field=f"{place}.content[{index}]")
     results = tuple(part for part in parts if isinstance(part, ToolResult))
     if not results:
         return [Message(role, tuple(parts), {DIALECT: MessagesMessageExtras(message)})]
@@ -127,7 +134,7 @@ def _with_canonical_ids(messages: list[Message]) -> list[Message]:
             mine[seen.place] = replace(old, id=ids[slot])
         elif isinstance(old, ToolResult):
             mine[seen.place] = replace(old, call_id=ids[slot], name=pairing.slots[slot].name or None)
-    return [replace(one, parts=tuple(parts[n])) if n in parts else one for n, one in enumerate(messages)]
+    return [replace(current, parts=tuple(parts[n])) if n in parts else current for n, current in enumerate(messages)]
 
 
 # --- canonical -> blocks ----------------------------------------------------------------------------------------
@@ -141,10 +148,10 @@ def render_messages(messages: Sequence[Message]) -> list[Json]:
     >>> render_messages([Message("user", (Text("hi"),)), Message("user", (Text("there"),))])
     [{'role': 'user', 'content': [{'type': 'text', 'text': 'hi'}, {'type': 'text', 'text': 'there'}]}]
     """
-    return write_messages(messages, for_client=True)[0]
+    return render_message_list(messages, for_client=True)[0]
 
 
-def write_messages(
+def render_message_list(
     messages: Sequence[Message],
     places: Sequence[str] = (),
     *,
@@ -155,56 +162,62 @@ def write_messages(
     A message received in this dialect stays separate; others are merged with a neighbour of the same role. A system
     prompt of another dialect becomes user text, unless the messages are for a client.
     """
-    writer = Writer(_wire_ids(messages), for_client=for_client)
-    written, after = list[_Written](), False
+    renderer = BlockRenderer(_wire_ids(messages), for_client=for_client)
+    rendered, after = list[_RenderedMessage](), False
     for n, message in enumerate(messages):
         if after:
             after = False
             continue
-        writer.place = places[n] if n < len(places) else f"messages[{n}]"
+        renderer.place = places[n] if n < len(places) else f"messages[{n}]"
         extras = extras_of(message)
         whole = extras.came if extras.half == 1 and _is_other_half(extras, messages[n + 1 : n + 2]) else None
-        if whole is not None and _is_unchanged(whole, [*message.parts, *messages[n + 1].parts], writer):
-            _join(written, _Written(whole["role"], [], whole, came=True))
+        if whole is not None and _is_unchanged(whole, [*message.parts, *messages[n + 1].parts], renderer):
+            _append_or_merge(rendered, _RenderedMessage(whole["role"], [], whole, was_received=True))
             after = True
         else:
-            _join(written, _write(message, extras, writer, not for_client))
-    return [one.body() for one in written], writer.changes
+            _append_or_merge(rendered, _render_message(message, extras, renderer, not for_client))
+    return [current.body() for current in rendered], renderer.changes
 
 
-def write_system(messages: Sequence[Message]) -> Any:
+def render_system(messages: Sequence[Message]) -> Any:
     """The `system` of a request: as received if unchanged; None if it is empty."""
-    writer, blocks, listed = Writer({}, for_client=False), list[Json](), False
+    renderer, blocks, listed = BlockRenderer({}, for_client=False), list[Json](), False
     for message in messages:
         top = extras_of(message).top
         if isinstance(top, str):
-            blocks += writer.fresh(message.parts)
+            blocks += renderer.render(message.parts)
         elif isinstance(top, list):
             if len(messages) == 1 and [parse_block(block) for block in top] == list(message.parts):
                 return top
-            blocks += writer.follow(message.parts, top)
+            blocks += renderer.render_like(message.parts, top)
             listed = True
         else:
-            blocks += writer.fresh(message.parts)
+            blocks += renderer.render(message.parts)
     if len(blocks) == 1 and not listed and blocks[0]["type"] == "text":
         return blocks[0]["text"]
     return blocks or None
 
 
-class _Written:
+class _RenderedMessage:
     """A message being rendered; `exact` is the received message if nothing has changed."""
 
-    __slots__ = ("blocks", "came", "exact", "fields", "joined", "joins", "listed", "role")
+    __slots__ = ("blocks", "exact", "fields", "is_merged", "listed", "merges", "role", "was_received")
 
     def __init__(
-        self, role: str, blocks: list[Json], exact: Json | None = None, *, came: bool = False, joins: bool = False
+        self,
+        role: str,
+        blocks: list[Json],
+        exact: Json | None = None,
+        *,
+        was_received: bool = False,
+        merges: bool = False,
     ) -> None:
         self.role = role
         self.blocks = blocks
         self.exact = exact
-        self.came = came
-        self.joins = joins
-        self.joined = False
+        self.was_received = was_received
+        self.merges = merges
+        self.is_merged = False
         self.listed = False
         self.fields: Json = {}
 
@@ -212,7 +225,7 @@ class _Written:
         if self.exact is not None:
             return self.exact
         content: Any = self.blocks
-        if self.joined:
+        if self.is_merged:
             # Results must directly follow their calls, and hosts that validate thinking expect it first.
             first = "tool_result" if self.role == "user" else "thinking"
             content = sorted(content, key=lambda block: first not in block["type"])
@@ -229,58 +242,60 @@ class _Written:
             self.exact = None
 
 
-def _join(written: list[_Written], one: _Written) -> None:
+def _append_or_merge(rendered: list[_RenderedMessage], current: _RenderedMessage) -> None:
     """Merge messages of one role, unless they were received as two."""
-    before = written[-1] if written else None
-    if one.exact is None and not one.blocks:
+    before = rendered[-1] if rendered else None
+    if current.exact is None and not current.blocks:
         return
-    if before is None or before.role != one.role or one.role not in ("user", "assistant"):
-        written.append(one)
+    if before is None or before.role != current.role or current.role not in ("user", "assistant"):
+        rendered.append(current)
         return
-    if before.came and one.came and not one.joins:
-        written.append(one)
+    if before.was_received and current.was_received and not current.merges:
+        rendered.append(current)
         return
     before.open()
-    one.open()
+    current.open()
     # Sorted once, after all are merged: there may be many.
-    before.joined = True
-    before.blocks += one.blocks
-    before.fields |= one.fields
-    before.came |= one.came
-    before.listed |= one.listed
+    before.is_merged = True
+    before.blocks += current.blocks
+    before.fields |= current.fields
+    before.was_received |= current.was_received
+    before.listed |= current.listed
 
 
-def _write(message: Message, extras: MessagesMessageExtras, writer: Writer, system_as_user: bool) -> _Written:
-    came, half = extras.came, extras.half
-    if came is None:
-        return _write_fresh(message, writer, system_as_user)
-    if half is None and _is_unchanged(came, message.parts, writer):
-        return _Written(came["role"], [], came, came=True)
-    content = came["content"]
+def _render_message(
+    message: Message, extras: MessagesMessageExtras, renderer: BlockRenderer, system_as_user: bool
+) -> _RenderedMessage:
+    received, half = extras.came, extras.half
+    if received is None:
+        return _render_foreign(message, renderer, system_as_user)
+    if half is None and _is_unchanged(received, message.parts, renderer):
+        return _RenderedMessage(received["role"], [], received, was_received=True)
+    content = received["content"]
     entries = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if half is not None:
         entries = [entry for entry in entries if (entry["type"] == "tool_result") == (half == 1)]
     # The role may have been changed: then it is not the received message any more.
     role = _ROLES[message.role]
-    same = _ROLES[_SPEAKERS[came["role"]]] == role
-    blocks = writer.follow(message.parts, entries)
-    out = _Written(came["role"] if same else role, blocks, came=same, joins=half == 2)
+    same = _ROLES[_ROLE_OF[received["role"]]] == role
+    blocks = renderer.render_like(message.parts, entries)
+    out = _RenderedMessage(received["role"] if same else role, blocks, was_received=same, merges=half == 2)
     out.listed = isinstance(content, list)
-    out.fields = {key: value for key, value in came.items() if key not in ("role", "content")}
+    out.fields = {key: value for key, value in received.items() if key not in ("role", "content")}
     return out
 
 
-def _write_fresh(message: Message, writer: Writer, system_as_user: bool) -> _Written:
+def _render_foreign(message: Message, renderer: BlockRenderer, system_as_user: bool) -> _RenderedMessage:
     parts = message.parts
     if message.role == "system" and system_as_user:
-        writer.cannot_say("a system prompt behind the first message: it is said as text of the user")
+        renderer.report("a system prompt behind the first message: it is said as text of the user")
         text = "\n".join(part.text for part in parts if isinstance(part, Text))
-        return _Written("user", [{"type": "text", "text": f"<system>\n{text}\n</system>"}] if text else [])
+        return _RenderedMessage("user", [{"type": "text", "text": f"<system>\n{text}\n</system>"}] if text else [])
     if message.role == "assistant":
         parts = tuple(sorted(parts, key=lambda part: not isinstance(part, Reasoning)))
     elif message.role == "user":
         parts = tuple(sorted(parts, key=lambda part: not isinstance(part, ToolResult)))
-    return _Written(_ROLES[message.role], writer.fresh(parts))
+    return _RenderedMessage(_ROLES[message.role], renderer.render(parts))
 
 
 def _is_other_half(extras: MessagesMessageExtras, following: Sequence[Message]) -> bool:
@@ -290,9 +305,9 @@ def _is_other_half(extras: MessagesMessageExtras, following: Sequence[Message]) 
     return other.half == 2 and (other.came is extras.came or other.came == extras.came)
 
 
-def _is_unchanged(came: Json, parts: Sequence[Part], writer: Writer) -> bool:
+def _is_unchanged(received: Json, parts: Sequence[Part], renderer: BlockRenderer) -> bool:
     """Whether these parts equal the received message, and it may be sent unchanged."""
-    content = came["content"]
+    content = received["content"]
     if isinstance(content, str):
         return len(parts) == 1 and parts[0] == Text(content)
     old = [parse_block(block) for block in content]
@@ -300,7 +315,7 @@ def _is_unchanged(came: Json, parts: Sequence[Part], writer: Writer) -> bool:
         return False
     if any(isinstance(part, ToolResult) for part in old):
         old.sort(key=lambda part: not isinstance(part, ToolResult))
-    return all(map(exactly, old, parts)) and all(map(writer.as_it_came, content))
+    return all(map(is_unchanged_part, old, parts)) and all(map(renderer.can_pass, content))
 
 
 def _wire_ids(messages: Sequence[Message]) -> dict[str, str | None]:

@@ -23,7 +23,7 @@ from moonshim.engine.values.conversation import Media, Part, Reasoning, Text, To
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import InvalidInput
 
-__all__ = ["Json", "json_written", "parse_block"]
+__all__ = ["Json", "encode_json", "parse_block"]
 
 
 class _Place:
@@ -42,7 +42,7 @@ class _Place:
         raise InvalidInput(message, field=f"{self}.{field}" if field else str(self))
 
 
-def json_written(value: Any) -> str:
+def encode_json(value: Any) -> str:
     """Compact JSON. Raises `ValueError` for what cannot be encoded (excessive nesting)."""
     try:
         return encode(value).decode()
@@ -61,7 +61,7 @@ def parse_block(block: Any, where: str = "content", index: int = 0) -> Part:
     if not isinstance(kind, str):
         place.refuse("a content block must be an object with a type")
     parse = _PARSERS.get(kind)
-    return _in_words(block, place) if parse is None else parse(block, place)
+    return _describe(block, place) if parse is None else parse(block, place)
 
 
 def _string(block: Json, key: str, place: _Place, default: str | None = None) -> str:
@@ -89,9 +89,9 @@ def _redacted(block: Json, place: _Place) -> Reasoning:
 def _tool_use(block: Json, place: _Place) -> ToolCall:
     wire_id = block.get("id")
     wire_id = wire_id if isinstance(wire_id, str) else None
-    given = block.get("input")
+    value = block.get("input")
     try:
-        arguments = given if isinstance(given, str) else "" if given is None else json_written(given)
+        arguments = value if isinstance(value, str) else "" if value is None else encode_json(value)
     except ValueError:
         place.refuse("the input cannot be read", "input")
     return ToolCall(wire_id or "", _string(block, "name", place), arguments, wire_id)
@@ -125,7 +125,7 @@ def _document(block: Json, place: _Place) -> Media:
         case {"type": "text", "data": str(text)}:
             return _file(block, text, _TEXT)
         case {"type": "content", "content": str() | list() as content}:
-            return _file(block, _text_within(content), _TEXT)
+            return _file(block, _nested_text(content), _TEXT)
         case {"type": "text" | "content"}:
             place.refuse("a document of text needs its text", "source")
     return _media("file", block, place)
@@ -169,11 +169,11 @@ def _title(block: Json) -> str | None:
 # --- blocks that only this dialect knows, in words ----------------------------------------------------------------
 
 
-def _in_words(block: Json, place: _Place) -> Media:
+def _describe(block: Json, place: _Place) -> Media:
     tell = _WORDS.get(block["type"])
     try:
         return (
-            _file(block, json_written(block), "application/json") if tell is None else _file(block, tell(block), _TEXT)
+            _file(block, encode_json(block), "application/json") if tell is None else _file(block, tell(block), _TEXT)
         )
     except ValueError:
         place.refuse("the block cannot be read")
@@ -185,11 +185,11 @@ def _tool_reference(block: Json) -> str:
 
 def _search_result(block: Json) -> str:
     source = block.get("source")
-    return "\n".join([*([source] if isinstance(source, str) else ()), _text_within(block.get("content"))])
+    return "\n".join([*([source] if isinstance(source, str) else ()), _nested_text(block.get("content"))])
 
 
 def _server_call(block: Json) -> str:
-    return f"[{block.get('name')} was run by the host: {json_written(block.get('input'))}]"
+    return f"[{block.get('name')} was run by the host: {encode_json(block.get('input'))}]"
 
 
 def _server_results(block: Json) -> str:
@@ -198,11 +198,11 @@ def _server_results(block: Json) -> str:
     lines = []
     for entry in entries:
         known = [entry[key] for key in ("title", "url") if isinstance(entry, dict) and isinstance(entry.get(key), str)]
-        lines.append(" ".join(known) if known else json_written(entry))
+        lines.append(" ".join(known) if known else encode_json(entry))
     return "\n".join(lines)
 
 
-def _text_within(content: Any) -> str:
+def _nested_text(content: Any) -> str:
     """The text of nested content: a string, or the text blocks of a list."""
     if isinstance(content, str):
         return content

@@ -19,7 +19,12 @@ from moonshim.engine.dialects.anthropic.extras import (
     request_extras,
 )
 from moonshim.engine.dialects.anthropic.fields import DEFAULT_MAX_TOKENS, FIELDS, read_fields, write_fields
-from moonshim.engine.dialects.anthropic.messages import parse_system, read_messages, write_messages, write_system
+from moonshim.engine.dialects.anthropic.messages import (
+    parse_message_list,
+    parse_system,
+    render_message_list,
+    render_system,
+)
 from moonshim.engine.dialects.anthropic.tools import parse_tools, render_tools
 from moonshim.engine.dialects.protocol import with_overrides
 from moonshim.engine.signing import Signer, UnknownSigningKey, is_signed
@@ -28,15 +33,15 @@ from moonshim.errors import InvalidInput
 
 __all__ = ["drop_unsupported", "parse_request", "render_request"]
 
-_APART: Final = frozenset({"model", "messages", "system", "tools"})
-_KNOWN: Final = _APART | {key for field in FIELDS.values() for key in field.keys}
-_UNSAID: Final = {
+_SEPARATE_FIELDS: Final = frozenset({"model", "messages", "system", "tools"})
+_KNOWN: Final = _SEPARATE_FIELDS | {key for field in FIELDS.values() for key in field.keys}
+_UNSUPPORTED: Final = {
     "presence_penalty": "Messages has no presence_penalty",
     "frequency_penalty": "Messages has no frequency_penalty",
     "seed": "Messages has no seed",
     "n": "Messages gives one answer",
 }
-_SAYS_NOTHING: Final = frozenset({("presence_penalty", 0), ("frequency_penalty", 0), ("n", 1)})
+_NEUTRAL_VALUES: Final = frozenset({("presence_penalty", 0), ("frequency_penalty", 0), ("n", 1)})
 
 
 def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
@@ -62,13 +67,15 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     values = read_fields(body)
     (choice, parallel), (effort, form), (user, metadata) = values["choice"], values["output"], values["metadata"]
     system, changes = parse_system(body.get("system")), list[Change]()
-    messages, places = read_messages(body["messages"])
-    messages = [_opened(message, place, signer, changes) for message, place in zip(messages, places, strict=True)]
+    messages, places = parse_message_list(body["messages"])
+    messages = [
+        _open_signatures(message, place, signer, changes) for message, place in zip(messages, places, strict=True)
+    ]
     extras = MessagesRequestExtras(
-        fields={key: value for key, value in body.items() if key not in _APART},
+        fields={key: value for key, value in body.items() if key not in _SEPARATE_FIELDS},
         system=body["system"] if "system" in body and not body["system"] else UNSET,
         tools=body["tools"] if "tools" in body and not body["tools"] else UNSET,
-        marks_cache=any(_marks(body.get(key)) for key in ("system", "tools")),
+        marks_cache=any(_has_cache_control(body.get(key)) for key in ("system", "tools")),
     )
     request = Request(
         model=model,
@@ -94,28 +101,28 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     return request, changes
 
 
-def _opened(message: Message, place: str, signer: Signer, changes: list[Change]) -> Message:
+def _open_signatures(message: Message, place: str, signer: Signer, changes: list[Change]) -> Message:
     """Replace our own signatures in the message with their content."""
-    if not any(isinstance(part, Reasoning) and _token(part) for part in message.parts):
+    if not any(isinstance(part, Reasoning) and _signed_token(part) for part in message.parts):
         return message
     parts: list[Part] = []
     for index, part in enumerate(message.parts):
-        token = _token(part) if isinstance(part, Reasoning) else None
+        token = _signed_token(part) if isinstance(part, Reasoning) else None
         if not isinstance(part, Reasoning) or token is None:
             parts.append(part)
             continue
         try:
-            sealed = signer.open(token, field=f"{place}.content[{index}].signature")
+            payload = signer.open(token, field=f"{place}.content[{index}].signature")
         except UnknownSigningKey:
             detail = "a signature made under another key says nothing here: left out"
             changes.append(Change("seal_unknown", detail, f"{place}.content[{index}].signature"))
             parts.append(Reasoning(part.text))
         else:
-            parts.append(Reasoning(part.text or sealed.text or "", sealed.signature, sealed.details, sealed.field))
+            parts.append(Reasoning(part.text or payload.text or "", payload.signature, payload.details, payload.field))
     return replace(message, parts=tuple(parts))
 
 
-def _token(part: Reasoning) -> str | None:
+def _signed_token(part: Reasoning) -> str | None:
     token = part.details[0].get("data") if part.details else part.signature
     return token if is_signed(token) else None
 
@@ -123,28 +130,28 @@ def _token(part: Reasoning) -> str | None:
 def render_request(request: Request) -> tuple[Json, list[Change]]:
     """The body of this request, and what Messages cannot express."""
     extras, changes = request_extras(request), list[Change]()
-    came = extras.fields
+    received = extras.fields
     leading = list(takewhile(_is_system_prompt, request.messages))
     body: Json = {"model": request.model}
-    fields = write_fields(request, came, lambda detail, place: changes.append(Change("cannot_say", detail, place)))
-    body |= {key: fields.pop(key, value) for key, value in came.items() if key in fields or key not in _KNOWN}
+    fields = write_fields(request, received, lambda detail, place: changes.append(Change("cannot_say", detail, place)))
+    body |= {key: fields.pop(key, value) for key, value in received.items() if key in fields or key not in _KNOWN}
     body |= fields
-    if not request.tools and "tool_choice" not in came:
+    if not request.tools and "tool_choice" not in received:
         body.pop("tool_choice", None)  # It is refused without tools.
     if request.sampling.max_tokens is None:
         changes.append(Change("max_tokens_default", f"Messages needs a limit: {DEFAULT_MAX_TOKENS}", "max_tokens"))
-    system = write_system(leading)
+    system = render_system(leading)
     if system is not None or extras.system is not UNSET:
         body["system"] = extras.system if system is None else system
     rest, places = request.messages[len(leading) :], request.locations[len(leading) :]
-    messages, unsaid = write_messages(rest, places)
+    messages, unsupported = render_message_list(rest, places)
     body["messages"] = messages
-    changes += unsaid
+    changes += unsupported
     if request.tools is not None:
         body["tools"] = render_tools(request.tools, changes)
     elif extras.tools is not UNSET:
         body["tools"] = extras.tools
-    changes += _unsaid(request)
+    changes += _report_unsupported(request)
     return with_overrides(body, request.body_overrides), changes
 
 
@@ -153,12 +160,12 @@ def _is_system_prompt(message: Message) -> bool:
     return message.role == "system" and extras_of(message).came is None
 
 
-def _unsaid(request: Request) -> Sequence[Change]:
-    values = {name: getattr(request.sampling, name) for name in _UNSAID}
+def _report_unsupported(request: Request) -> Sequence[Change]:
+    values = {name: getattr(request.sampling, name) for name in _UNSUPPORTED}
     changes = [
-        Change("cannot_say", _UNSAID[name], name)
+        Change("cannot_say", _UNSUPPORTED[name], name)
         for name, value in values.items()
-        if value is not None and (name, value) not in _SAYS_NOTHING
+        if value is not None and (name, value) not in _NEUTRAL_VALUES
     ]
     if request.cache_key is not None:
         changes.append(Change("cannot_say", "Messages has no key for the prompt cache", "prompt_cache_key"))
@@ -172,15 +179,15 @@ def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
         for key, value in body_fields(request).items()
         if key not in _KNOWN and value is not None
     ]
-    if request_extras(request).marks_cache or any(map(_marks_cache, request.messages)):
+    if request_extras(request).marks_cache or any(map(_message_has_cache_control, request.messages)):
         changes.append(Change("cannot_say", "cache_control is left out: other hosts cache what they know again", None))
     return request, changes
 
 
-def _marks_cache(message: Message) -> bool:
-    return _marks(extras_of(message).blocks)
+def _message_has_cache_control(message: Message) -> bool:
+    return _has_cache_control(extras_of(message).blocks)
 
 
-def _marks(blocks: Any) -> bool:
+def _has_cache_control(blocks: Any) -> bool:
     listed = blocks if isinstance(blocks, list) else ()
     return any(isinstance(block, dict) and block.get("cache_control") is not None for block in listed)

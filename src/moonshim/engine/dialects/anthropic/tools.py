@@ -28,7 +28,7 @@ _SERVER_TYPES: Final = {
     "web_fetch": "web_fetch_20250910",
     "code_execution": "code_execution_20250825",
 }
-_SAID: Final = frozenset({"name", "description", "input_schema", "strict", "defer_loading"})
+_TOOL_FIELDS: Final = frozenset({"name", "description", "input_schema", "strict", "defer_loading"})
 
 
 def _properties(required: tuple[str, ...], **kinds: str) -> Json:
@@ -60,14 +60,14 @@ def parse_tools(tools: Any) -> tuple[Tool, ...] | None:
         return None
     if not isinstance(tools, list):
         raise InvalidInput(f"tools must be a list, not {type(tools).__name__}", field="tools")
-    return tuple(_parse(tool, f"tools[{place}]") for place, tool in enumerate(tools))
+    return tuple(_parse_tool(tool, f"tools[{place}]") for place, tool in enumerate(tools))
 
 
 def render_tools(tools: tuple[Tool, ...], changes: list[Change]) -> list[Json]:
     """The definitions; a tool that only another host can run is removed and reported."""
     out = []
     for place, tool in enumerate(tools):
-        rendered = _render(tool)
+        rendered = _render_tool(tool)
         if rendered is None:
             detail = f"Messages has no tool that is run by the host under the name {tool.name}"
             changes.append(Change("cannot_say", detail, f"tools[{place}]"))
@@ -76,37 +76,40 @@ def render_tools(tools: tuple[Tool, ...], changes: list[Change]) -> list[Json]:
     return out
 
 
-def _parse(given: Any, where: str) -> Tool:
-    if not isinstance(given, dict):
-        raise InvalidInput(f"a tool must be an object, not {type(given).__name__}", field=where)
-    kind, name, about = given.get("type") or "custom", given.get("name"), given.get("description")
+def _parse_tool(definition: Any, where: str) -> Tool:
+    if not isinstance(definition, dict):
+        raise InvalidInput(f"a tool must be an object, not {type(definition).__name__}", field=where)
+    kind, name, description = definition.get("type") or "custom", definition.get("name"), definition.get("description")
     if not isinstance(kind, str):
         raise InvalidInput("the type of a tool must be a string", field=f"{where}.type")
-    extras, about = {DIALECT: MessagesToolExtras(given)}, about if isinstance(about, str) else None
-    deferred = given.get("defer_loading") is True
-    if kind == "function" and isinstance(given.get("function"), dict):
+    extras, description = (
+        {DIALECT: MessagesToolExtras(definition)},
+        description if isinstance(description, str) else None,
+    )
+    deferred = definition.get("defer_loading") is True
+    if kind == "function" and isinstance(definition.get("function"), dict):
         # Chat's form, which Kimi's Messages endpoint ignores; the model would then write calls as text.
-        return _named(given["function"], "parameters", f"{where}.function", {})
+        return _parse_function(definition["function"], "parameters", f"{where}.function", {})
     if kind == "custom":
-        return _named(given, "input_schema", where, extras)
+        return _parse_function(definition, "input_schema", where, extras)
     if not isinstance(name, str) or not name:
         name = _DATED.sub("", kind)
     if _RUN_BY_CLIENT.fullmatch(kind):
-        return Tool(name, about, _CLIENT_SCHEMAS.get(_DATED.sub("", kind)), extras, deferred=deferred)
-    return Tool(name, about, None, extras, kind="server", deferred=deferred)
+        return Tool(name, description, _CLIENT_SCHEMAS.get(_DATED.sub("", kind)), extras, deferred=deferred)
+    return Tool(name, description, None, extras, kind="server", deferred=deferred)
 
 
-def _named(body: Json, key: str, where: str, extras: Json) -> Tool:
-    name, about, schema, strict = body.get("name"), body.get("description"), body.get(key), body.get("strict")
+def _parse_function(body: Json, key: str, where: str, extras: Json) -> Tool:
+    name, description, schema, strict = body.get("name"), body.get("description"), body.get(key), body.get("strict")
     if not isinstance(name, str) or not name:
         raise InvalidInput("a tool needs a name", field=f"{where}.name")
-    if about is not None and not isinstance(about, str):
+    if description is not None and not isinstance(description, str):
         raise InvalidInput(f"the description of tool {name!r} must be a string", field=f"{where}.description")
     if not isinstance(schema, dict) and (schema is not None or key == "input_schema"):
         raise InvalidInput(f"tool {name!r} needs an {key}, which is an object", field=f"{where}.{key}")
     return Tool(
         name,
-        about,
+        description,
         schema,
         extras,
         deferred=body.get("defer_loading") is True,
@@ -114,10 +117,10 @@ def _named(body: Json, key: str, where: str, extras: Json) -> Tool:
     )
 
 
-def _render(tool: Tool) -> Json | None:
-    came = definition_of(tool)
-    if came and _parse(came, "") == tool:
-        return came
+def _render_tool(tool: Tool) -> Json | None:
+    received = definition_of(tool)
+    if received and _parse_tool(received, "") == tool:
+        return received
     if tool.kind == "server":
         kind = _SERVER_TYPES.get(tool.name)
         return None if kind is None else {"type": kind, "name": tool.name}
@@ -132,5 +135,5 @@ def _render(tool: Tool) -> Json | None:
         out["strict"] = tool.strict
     if tool.deferred:
         out["defer_loading"] = True
-    hosted = came.get("type") not in (None, "custom")
-    return out if hosted else out | {key: value for key, value in came.items() if key not in _SAID}
+    hosted = received.get("type") not in (None, "custom")
+    return out if hosted else out | {key: value for key, value in received.items() if key not in _TOOL_FIELDS}

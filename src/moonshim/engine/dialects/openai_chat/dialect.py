@@ -14,7 +14,7 @@ from moonshim.engine.dialects.openai_chat.extras import (
     body_fields,
     holds_unknown,
 )
-from moonshim.engine.dialects.openai_chat.messages import parse_checked, render_messages
+from moonshim.engine.dialects.openai_chat.messages import check_and_parse, render_messages
 from moonshim.engine.dialects.openai_chat.request import drop_unsupported, parse_request, render_request
 from moonshim.engine.dialects.protocol import Dialect
 
@@ -25,7 +25,7 @@ OPENAI_CHAT: Final = Dialect(
     parse_request=parse_request,
     render_request=render_request,
     drop_unsupported=drop_unsupported,
-    parse_messages=parse_checked,
+    parse_messages=check_and_parse,
     render_messages=render_messages,
     message_extras=ChatMessageExtras,
     media_extras=ChatMediaExtras,

@@ -19,7 +19,7 @@ from moonshim.engine.wire.json_codec import encode
 
 __all__ = [
     "DIALECT",
-    "NOTHING",
+    "NO_EXTRAS",
     "CallSlot",
     "ChatMediaExtras",
     "ChatMessageExtras",
@@ -45,8 +45,8 @@ __all__ = [
     "legacy_result_name",
     "media_extras",
     "reasoning_fields",
+    "refusal_as_text",
     "request_extras",
-    "say_refusal",
     "take_legacy_call",
     "unusual_role",
     "with_declared_tools",
@@ -152,7 +152,7 @@ class LegacyCall(Struct, frozen=True):
     arguments: str
 
 
-NOTHING: Final = ChatMessageExtras()
+NO_EXTRAS: Final = ChatMessageExtras()
 _NO_MEDIA: Final = ChatMediaExtras()
 _NO_TOOL: Final = ChatToolExtras()
 _NO_REQUEST: Final = ChatRequestExtras()
@@ -194,7 +194,7 @@ def without_legacy_fields(request: Request) -> tuple[Request, list[str]]:
 
 
 def extras_of(message: Message) -> ChatMessageExtras:
-    return read_extras(message.extras, DIALECT, NOTHING) if message.extras else NOTHING
+    return read_extras(message.extras, DIALECT, NO_EXTRAS) if message.extras else NO_EXTRAS
 
 
 def is_plain(message: Message) -> bool:
@@ -267,23 +267,23 @@ def reasoning_fields(message: Message) -> tuple[str, ...]:
 # --- messages: changing -----------------------------------------------------------------------------------------
 
 
-def _changed(message: Message, **changes: Any) -> Message:
+def _with_changes(message: Message, **changes: Any) -> Message:
     return with_extras(message, DIALECT, replace(extras_of(message), **changes))
 
 
 def _with_field(message: Message, name: str, value: Any) -> Message:
-    return _changed(message, fields={**extras_of(message).fields, name: value})
+    return _with_changes(message, fields={**extras_of(message).fields, name: value})
 
 
 def _without_fields(message: Message, *names: str) -> Message:
     fields = extras_of(message).fields
-    return _changed(message, fields={name: value for name, value in fields.items() if name not in names})
+    return _with_changes(message, fields={name: value for name, value in fields.items() if name not in names})
 
 
-def _only_said(message: Message, *names: str) -> Message:
+def _drop_stored(message: Message, *names: str) -> Message:
     """Drop what is stored for these fields: the parts have replaced it."""
     bare = _without_fields(message, *names)
-    return _changed(bare, omit=tuple(name for name in extras_of(bare).omit if name not in names))
+    return _with_changes(bare, omit=tuple(name for name in extras_of(bare).omit if name not in names))
 
 
 def with_usual_role(message: Message) -> Message:
@@ -322,22 +322,22 @@ def without_result_name(message: Message) -> Message:
 
 def without_result_form(message: Message) -> Message:
     """A result whose content and id are written from its parts."""
-    return _only_said(message, "content", "tool_call_id")
+    return _drop_stored(message, "content", "tool_call_id")
 
 
 def without_content_form(message: Message) -> Message:
     """A message whose content is written from its parts, even if it was received without any."""
-    return _only_said(message, "content")
+    return _drop_stored(message, "content")
 
 
 def without_content_list(message: Message) -> Message:
     """A message whose content need not be a list."""
-    return _changed(message, content=None)
+    return _with_changes(message, content=None)
 
 
 def without_form(message: Message) -> Message:
     """A message written from its parts, without any other field."""
-    return _changed(message, content=None, omit=(), fields={})
+    return _with_changes(message, content=None, omit=(), fields={})
 
 
 def take_legacy_call(message: Message) -> tuple[Message, LegacyCall | None]:
@@ -352,9 +352,9 @@ def take_legacy_call(message: Message) -> tuple[Message, LegacyCall | None]:
     return bare, LegacyCall(name, text)
 
 
-def say_refusal(message: Message) -> Message:
+def refusal_as_text(message: Message) -> Message:
     """Turn a refusal into ordinary text; an empty text before it is dropped."""
-    bare = _only_said(_changed(message, refusal=None), "content")
+    bare = _drop_stored(_with_changes(message, refusal=None), "content")
     return keep_parts(bare, lambda part: part != Text(""))
 
 
@@ -368,7 +368,7 @@ def keep_parts(message: Message, stays: Callable[[Part], bool]) -> Message:
         return replace(message, parts=parts)
     content = (stays(part) for part in message.parts if isinstance(part, (Text, Media)))
     left = tuple(slot for slot in slots if (slot is not None and slot.raw is not UNSET) or next(content, False))
-    return replace(_changed(message, content=left or None), parts=parts)
+    return replace(_with_changes(message, content=left or None), parts=parts)
 
 
 def with_plain_calls(message: Message) -> tuple[Message, list[str]]:
@@ -381,4 +381,4 @@ def with_plain_calls(message: Message) -> tuple[Message, list[str]]:
     if any(slot is not None and slot.call is not None and not slot.is_plain for slot in slots):
         wrong.append("a call is written as a function with its arguments as text")
     left = tuple(slot if slot is None or slot.is_plain else None for slot in slots if slot is None or slot.raw is UNSET)
-    return _changed(message, calls=left if any(left) else ()), wrong
+    return _with_changes(message, calls=left if any(left) else ()), wrong

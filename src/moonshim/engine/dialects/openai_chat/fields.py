@@ -16,7 +16,7 @@ from moonshim.engine.values.conversation import Request, ResponseFormat, Samplin
 from moonshim.engine.wire.json_fields import read_field, read_integer
 from moonshim.errors import InvalidInput
 
-__all__ = ["FIELDS", "ChatField", "Json", "fields_said", "values_of"]
+__all__ = ["FIELDS", "ChatField", "Json", "field_values", "present_fields"]
 
 Json: TypeAlias = dict[str, Any]
 T = TypeVar("T")
@@ -40,12 +40,12 @@ def _number(body: Json, key: str) -> float | None:
     return value
 
 
-def _switch(body: Json, key: str) -> bool | None:
+def _boolean(body: Json, key: str) -> bool | None:
     value: bool | None = read_field(body, key, (bool,), "true or false")
     return value
 
 
-def _word(body: Json, key: str) -> str | None:
+def _string(body: Json, key: str) -> str | None:
     value: str | None = read_field(body, key, (str,), "a string")
     return value
 
@@ -105,7 +105,7 @@ def _read_thinking(body: Json) -> Thinking:
     """All the fields in which clients set thinking; the first one that is set wins."""
     thinking, template = body.get("thinking"), body.get("chat_template_kwargs")
     enabled: bool | None = None
-    effort, keep, budget = _word(body, "reasoning_effort"), None, None
+    effort, keep, budget = _string(body, "reasoning_effort"), None, None
     if isinstance(thinking, bool):
         enabled = thinking
     elif isinstance(thinking, dict):
@@ -140,13 +140,13 @@ def _read_thinking(body: Json) -> Thinking:
 
 
 def _read_response_format(body: Json) -> ResponseFormat | None:
-    given = _object(body, "response_format")
-    if not given:
+    format = _object(body, "response_format")
+    if not format:
         return None
-    match given.get("type"):
+    match format.get("type"):
         case "text" | "json_object" as kind:
             return ResponseFormat(kind)
-        case "json_schema" if isinstance(inner := given.get("json_schema"), dict):
+        case "json_schema" if isinstance(inner := format.get("json_schema"), dict):
             schema = inner.get("schema")
             if schema is not None and not isinstance(schema, dict):
                 raise InvalidInput("the schema must be an object", field="response_format.json_schema.schema")
@@ -165,18 +165,18 @@ def _read_response_format(body: Json) -> ResponseFormat | None:
 
 
 def _read_include_usage(body: Json) -> bool | None:
-    return _switch(_object(body, "stream_options"), "include_usage")
+    return _boolean(_object(body, "stream_options"), "include_usage")
 
 
 def _read_user(body: Json) -> str | None:
-    user = _word(body, "safety_identifier")
-    return user if user is not None else _word(body, "user")
+    user = _string(body, "safety_identifier")
+    return user if user is not None else _string(body, "user")
 
 
 # --- writing --------------------------------------------------------------------------------------------------
 
 
-def _as(key: str) -> Callable[[Any], Json]:
+def _write_as(key: str) -> Callable[[Any], Json]:
     return lambda value: {} if value is None else {key: value}
 
 
@@ -203,20 +203,20 @@ def _write_response_format(wanted: ResponseFormat | None) -> Json:
         return {}
     if wanted.kind != "json_schema":
         return {"response_format": {"type": wanted.kind}}
-    said = {"description": wanted.description, "schema": wanted.schema, "strict": wanted.strict}
-    inner = {"name": wanted.name or "answer"} | {key: value for key, value in said.items() if value is not None}
+    values = {"description": wanted.description, "schema": wanted.schema, "strict": wanted.strict}
+    inner = {"name": wanted.name or "answer"} | {key: value for key, value in values.items() if value is not None}
     return {"response_format": {"type": "json_schema", "json_schema": inner}}
 
 
 def _plain(key: str, read: Callable[[Json, str], Any]) -> ChatField:
-    return ChatField((key,), lambda body: read(body, key), _as(key))
+    return ChatField((key,), lambda body: read(body, key), _write_as(key))
 
 
 FIELDS: Final[dict[str, ChatField]] = {
     # Fields of `Sampling` are named by their path.
     "tool_choice": ChatField(("tool_choice", "function_call"), _read_tool_choice, _write_tool_choice),
     "parallel_calls": ChatField(
-        ("parallel_tool_calls",), lambda body: _switch(body, "parallel_tool_calls"), _as("parallel_tool_calls")
+        ("parallel_tool_calls",), lambda body: _boolean(body, "parallel_tool_calls"), _write_as("parallel_tool_calls")
     ),
     "sampling.temperature": _plain("temperature", _number),
     "sampling.top_p": _plain("top_p", _number),
@@ -225,7 +225,9 @@ FIELDS: Final[dict[str, ChatField]] = {
     "sampling.frequency_penalty": _plain("frequency_penalty", _number),
     "sampling.seed": _plain("seed", read_integer),
     "sampling.n": _plain("n", read_integer),
-    "sampling.max_tokens": ChatField(("max_completion_tokens", "max_tokens"), _read_max_tokens, _as("max_tokens")),
+    "sampling.max_tokens": ChatField(
+        ("max_completion_tokens", "max_tokens"), _read_max_tokens, _write_as("max_tokens")
+    ),
     "sampling.stop": ChatField(("stop",), _read_stop, lambda stop: {"stop": list(stop)} if stop else {}, ()),
     "thinking": ChatField(
         ("thinking", "reasoning_effort", "chat_template_kwargs", "reasoning", "enable_thinking"),
@@ -234,18 +236,18 @@ FIELDS: Final[dict[str, ChatField]] = {
         Thinking(),
     ),
     "response_format": ChatField(("response_format",), _read_response_format, _write_response_format),
-    "stream": ChatField(("stream",), lambda body: _switch(body, "stream"), _as("stream")),
+    "stream": ChatField(("stream",), lambda body: _boolean(body, "stream"), _write_as("stream")),
     "include_usage": ChatField(
         ("stream_options",),
         _read_include_usage,
         lambda wanted: {} if wanted is None else {"stream_options": {"include_usage": wanted}},
     ),
-    "user": ChatField(("safety_identifier", "user"), _read_user, _as("user")),
+    "user": ChatField(("safety_identifier", "user"), _read_user, _write_as("user")),
     "metadata": ChatField(
         ("metadata",), lambda body: _object(body, "metadata"), lambda m: {"metadata": m} if m else {}, {}
     ),
     "cache_key": ChatField(
-        ("prompt_cache_key",), lambda body: _word(body, "prompt_cache_key"), _as("prompt_cache_key")
+        ("prompt_cache_key",), lambda body: _string(body, "prompt_cache_key"), _write_as("prompt_cache_key")
     ),
 }
 assert Sampling.__struct_fields__ == tuple(name[9:] for name in FIELDS if name.startswith("sampling."))
@@ -254,12 +256,12 @@ _FIELD_OF: Final = {key: name for name, field in FIELDS.items() for key in field
 _values: Final = attrgetter(*FIELDS)
 
 
-def fields_said(body: Json) -> set[str]:
+def present_fields(body: Json) -> set[str]:
     """The names of the fields that a body sets: few requests set more than three."""
     return {_FIELD_OF[key] for key in body if key in _FIELD_OF}
 
 
-def values_of(request: Request) -> tuple[Any, ...]:
+def field_values(request: Request) -> tuple[Any, ...]:
     """The value of every field, in the order of `FIELDS`."""
     values: tuple[Any, ...] = _values(request)
     return values

@@ -16,7 +16,7 @@ from moonshim.engine.values.conversation import Request, ResponseFormat, Samplin
 from moonshim.engine.wire.json_fields import read_field, read_integer
 from moonshim.errors import InvalidInput
 
-__all__ = ["FIELDS", "ResponsesField", "unsayable"]
+__all__ = ["FIELDS", "ResponsesField", "unsupported_fields"]
 
 
 class ResponsesField(Struct, frozen=True):
@@ -24,7 +24,7 @@ class ResponsesField(Struct, frozen=True):
 
     keys: tuple[str, ...]
     read: Callable[[Json], Any]
-    of: Callable[[Request], Any]
+    current: Callable[[Request], Any]
     write: Callable[[Any, Json], Json]
     """The fields for a value, given the value and the received fields."""
 
@@ -36,11 +36,11 @@ def _number(key: str) -> Callable[[Json], Any]:
     return lambda body: read_field(body, key, (int, float), "a number")
 
 
-def _switch(key: str) -> Callable[[Json], Any]:
+def _boolean(key: str) -> Callable[[Json], Any]:
     return lambda body: read_field(body, key, (bool,), "true or false")
 
 
-def _word(key: str) -> Callable[[Json], Any]:
+def _string(key: str) -> Callable[[Json], Any]:
     return lambda body: read_field(body, key, (str,), "a string")
 
 
@@ -49,8 +49,8 @@ def _read_max_tokens(body: Json) -> int | None:
 
 
 def _read_user(body: Json) -> str | None:
-    preferred: str | None = _word("safety_identifier")(body)
-    old: str | None = _word("user")(body)
+    preferred: str | None = _string("safety_identifier")(body)
+    old: str | None = _string("user")(body)
     return old if preferred is None else preferred
 
 
@@ -66,20 +66,20 @@ def _read_thinking(body: Json) -> Thinking:
 
 def _read_format(body: Json) -> ResponseFormat | None:
     text: Json = read_field(body, "text", (dict,), "an object") or {}
-    given: Json = read_field(text, "format", (dict,), "an object", "text.") or {}
-    match given.get("type"):
+    format: Json = read_field(text, "format", (dict,), "an object", "text.") or {}
+    match format.get("type"):
         case "text" | "json_object" as kind:
             return ResponseFormat(kind)
         case "json_schema":
             where = "text.format."
             return ResponseFormat(
                 "json_schema",
-                read_field(given, "name", (str,), "a string", where),
-                read_field(given, "schema", (dict,), "an object", where),
-                read_field(given, "strict", (bool,), "true or false", where),
-                read_field(given, "description", (str,), "a string", where),
+                read_field(format, "name", (str,), "a string", where),
+                read_field(format, "schema", (dict,), "an object", where),
+                read_field(format, "strict", (bool,), "true or false", where),
+                read_field(format, "description", (str,), "a string", where),
             )
-    if given:
+    if format:
         raise InvalidInput("text.format.type must be text, json_object or json_schema", field="text.format.type")
     return None
 
@@ -88,40 +88,40 @@ def _read_format(body: Json) -> ResponseFormat | None:
 
 
 def _plain(key: str) -> Callable[[Any, Json], Json]:
-    return lambda value, came: {} if value is None else {key: value}
+    return lambda value, received: {} if value is None else {key: value}
 
 
-def _write_user(user: str | None, came: Json) -> Json:
-    return {} if user is None else {"safety_identifier" if "safety_identifier" in came else "user": user}
+def _write_user(user: str | None, received: Json) -> Json:
+    return {} if user is None else {"safety_identifier" if "safety_identifier" in received else "user": user}
 
 
-def _write_metadata(metadata: Json, came: Json) -> Json:
+def _write_metadata(metadata: Json, received: Json) -> Json:
     return {"metadata": metadata} if metadata else {}
 
 
-def _beside(came: Json, key: str, inner: str) -> Json:
-    value = came.get(key)
+def _other_keys(received: Json, key: str, inner: str) -> Json:
+    value = received.get(key)
     return {name: one for name, one in value.items() if name != inner} if isinstance(value, dict) else {}
 
 
-def _write_thinking(thinking: Thinking, came: Json) -> Json:
-    reasoning = _beside(came, "reasoning", "effort")
+def _write_thinking(thinking: Thinking, received: Json) -> Json:
+    reasoning = _other_keys(received, "reasoning", "effort")
     effort = "none" if thinking.enabled is False else thinking.effort
     reasoning |= {"effort": effort} if effort is not None else {}
     return {"reasoning": reasoning} if reasoning else {}
 
 
-def _write_format(format: ResponseFormat | None, came: Json) -> Json:
-    text = _beside(came, "text", "format")
+def _write_format(format: ResponseFormat | None, received: Json) -> Json:
+    text = _other_keys(received, "text", "format")
     if format is not None:
-        said: Json = {
+        received_value: Json = {
             "type": format.kind,
             "name": format.name or ("answer" if format.kind == "json_schema" else None),
             "schema": format.schema,
             "strict": format.strict,
             "description": format.description,
         }
-        text["format"] = {key: value for key, value in said.items() if value is not None}
+        text["format"] = {key: value for key, value in received_value.items() if value is not None}
     return {"text": text} if text else {}
 
 
@@ -147,22 +147,24 @@ FIELDS: Final[dict[str, ResponsesField]] = {
     ),
     "parallel_calls": ResponsesField(
         ("parallel_tool_calls",),
-        _switch("parallel_tool_calls"),
+        _boolean("parallel_tool_calls"),
         lambda r: r.parallel_calls,
         _plain("parallel_tool_calls"),
     ),
-    "stream": ResponsesField(("stream",), _switch("stream"), lambda r: r.stream, _plain("stream")),
+    "stream": ResponsesField(("stream",), _boolean("stream"), lambda r: r.stream, _plain("stream")),
     "user": ResponsesField(("safety_identifier", "user"), _read_user, lambda r: r.user, _write_user),
     "metadata": ResponsesField(("metadata",), _read_metadata, lambda r: r.metadata, _write_metadata),
     "cache_key": ResponsesField(
-        ("prompt_cache_key",), _word("prompt_cache_key"), lambda r: r.cache_key, _plain("prompt_cache_key")
+        ("prompt_cache_key",), _string("prompt_cache_key"), lambda r: r.cache_key, _plain("prompt_cache_key")
     ),
-    "thinking": ResponsesField(("reasoning",), _read_thinking, lambda r: _sayable(r.thinking), _write_thinking),
+    "thinking": ResponsesField(
+        ("reasoning",), _read_thinking, lambda r: _supported_thinking(r.thinking), _write_thinking
+    ),
     "response_format": ResponsesField(("text",), _read_format, lambda r: r.response_format, _write_format),
 }
 
 
-def _sayable(thinking: Thinking) -> Thinking:
+def _supported_thinking(thinking: Thinking) -> Thinking:
     """What Responses can express of it: an effort, or none."""
     return Thinking(enabled=False) if thinking.enabled is False else Thinking(effort=thinking.effort)
 
@@ -175,10 +177,10 @@ _NO_WORD: Final[dict[str, Callable[[Sampling], bool]]] = {
 }
 
 
-def unsayable(request: Request) -> list[str]:
+def unsupported_fields(request: Request) -> list[str]:
     """Fields that are set in a request but that Responses cannot express.
 
-    >>> unsayable(Request(model="m", sampling=Sampling(stop=("END",), n=1)))
+    >>> unsupported_fields(Request(model="m", sampling=Sampling(stop=("END",), n=1)))
     ['stop']
     """
     out = [name for name, is_said in _NO_WORD.items() if is_said(request.sampling)]

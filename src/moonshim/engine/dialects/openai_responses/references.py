@@ -20,17 +20,24 @@ from moonshim.engine.values.conversation import Change, Message, Reasoning, Requ
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import CannotExpress, InvalidInput
 
-__all__ = ["CONTINUES", "completed_in", "continued", "drop_unsupported", "resolve_references", "said_items"]
+__all__ = [
+    "CONTINUES",
+    "completed_items",
+    "continue_conversation",
+    "drop_unsupported",
+    "find_completed",
+    "resolve_references",
+]
 
 _READ: Final = frozenset({"message", "reasoning", "additional_tools", *CALLS, *OUTPUTS})
-_SAID: Final = frozenset({"model", "instructions", "tools", "tool_choice", "text", "reasoning"}).union(
+_KNOWN_FIELDS: Final = frozenset({"model", "instructions", "tools", "tool_choice", "text", "reasoning"}).union(
     *(field.keys for field in FIELDS.values())
 )
-_ELSEWHERE: Final = ("previous_response_id", "conversation", "prompt")
+_STORED: Final = ("previous_response_id", "conversation", "prompt")
 """They stand for earlier content, which only its store can supply."""
-_THOUGHT: Final = "rs_"
+_REASONING_PREFIX: Final = "rs_"
 """Reasoning may be missing; messages and calls may not."""
-_IDLE: Final = frozenset({"include", "store", "stream_options", CONTINUES})
+_RESPONSE_FIELDS: Final = frozenset({"include", "store", "stream_options", CONTINUES})
 """They concern the response, which is written in this dialect whatever the host's is."""
 
 
@@ -50,26 +57,26 @@ def resolve_references(body: Any, lookup: Callable[[str], Mapping[str, Any] | No
     for item in items:
         found = lookup(item["id"]) if _is_reference(item) else None
         out.append(item if found is None else dict(found))
-    return body if all(map(_is, out, items)) else {**body, "input": out}
+    return body if all(map(_is_identical, out, items)) else {**body, "input": out}
 
 
-def continued(body: Json, items: Sequence[Json], **beside: Any) -> Json:
+def continue_conversation(body: Json, items: Sequence[Json], **extra: Any) -> Json:
     """The body with the whole conversation, given the items of what it continues (`previous_response_id`).
 
-    The response still names the response it continues; `beside` is stored with that, for the store of the new
+    The response still names the response it continues; `extra` is stored with that, for the store of the new
     response.
 
-    >>> said = {"type": "message", "role": "user", "content": "hi"}
-    >>> continued({"model": "k3", "previous_response_id": "resp_1", "input": "and now?"}, [said])["input"]
+    >>> old = {"type": "message", "role": "user", "content": "hi"}
+    >>> continue_conversation({"model": "k3", "previous_response_id": "resp_1", "input": "and now?"}, [old])["input"]
     [{'type': 'message', 'role': 'user', 'content': 'hi'},
      {'type': 'message', 'role': 'user', 'content': 'and now?'}]
     """
-    given = body.get("input")
-    if isinstance(given, str):
-        given = [{"type": "message", "role": "user", "content": given}]
-    whole = {key: value for key, value in body.items() if key != "previous_response_id"}
-    whole["input"] = [*items, *(given if isinstance(given, list) else ())]
-    return {**whole, CONTINUES: {"previous_response_id": body.get("previous_response_id"), **beside}}
+    new_input = body.get("input")
+    if isinstance(new_input, str):
+        new_input = [{"type": "message", "role": "user", "content": new_input}]
+    full = {key: value for key, value in body.items() if key != "previous_response_id"}
+    full["input"] = [*items, *(new_input if isinstance(new_input, list) else ())]
+    return {**full, CONTINUES: {"previous_response_id": body.get("previous_response_id"), **extra}}
 
 
 def _is_reference(item: Any) -> bool:
@@ -78,7 +85,7 @@ def _is_reference(item: Any) -> bool:
     return item.get("type") == "item_reference" or (item.get("type") is None and "role" not in item)
 
 
-def _is(one: object, other: object) -> bool:
+def _is_identical(one: object, other: object) -> bool:
     return one is other
 
 
@@ -99,21 +106,21 @@ def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
         items = extras.items
         for item, at in zip(items, extras.at, strict=False):
             place = f"input[{at}]"
-            if _is_reference(item) and not item["id"].startswith(_THOUGHT):
+            if _is_reference(item) and not item["id"].startswith(_REASONING_PREFIX):
                 raise InvalidInput(f"nobody here knows the item {item['id']!r}: send the item itself", field=place)
-            changes += [Change(rule, detail, place) for rule, detail in _left_of(item, place)]
+            changes += [Change(rule, detail, place) for rule, detail in _unsupported_content(item, place)]
             if _has_token(item):
                 changes.append(Change("cannot_say", "encrypted_content that only its own host can read", place))
         messages.append(_without_tokens(message, {item.get("encrypted_content") for item in items if _has_token(item)}))
     fields = body_fields(request)
-    for key in _ELSEWHERE:
+    for key in _STORED:
         if fields.get(key) is not None:
             raise InvalidInput(
                 "nobody here knows what that stands for, and it cannot be left out: send the whole conversation",
                 field=key,
             )
     for key, value in fields.items():
-        if value is not None and key not in _SAID and key not in _IDLE:
+        if value is not None and key not in _KNOWN_FIELDS and key not in _RESPONSE_FIELDS:
             changes.append(Change("cannot_say", f"{key} is a field of Responses alone", key))
     if isinstance(text := fields.get("text"), dict) and text.get("verbosity") is not None:
         changes.append(Change("cannot_say", "verbosity is a field of OpenAI's own models", "text.verbosity"))
@@ -135,7 +142,7 @@ def _without_tokens(message: Message, foreign: set[Any]) -> Message:
     return message if parts == list(message.parts) else replace(message, parts=tuple(parts))
 
 
-def _left_of(item: Json, where: str) -> Iterator[tuple[str, str]]:
+def _unsupported_content(item: Json, where: str) -> Iterator[tuple[str, str]]:
     kind = type_of(item, "")
     if kind == "item_reference":
         yield "unresolved_reference", f"the item {item.get('id')!r} is only referred to, and nobody knows it"
@@ -157,26 +164,26 @@ def _left_of(item: Json, where: str) -> Iterator[tuple[str, str]]:
 _ENDED: Final = ("completed", "incomplete")
 
 
-def completed_in(out: bytes) -> Json | None:
+def find_completed(out: bytes) -> Json | None:
     """The response object in the last bytes of a response, streamed or not, if it completed; otherwise None.
 
-    >>> completed_in(b'event: response.completed\\ndata: {"response":{"id":"resp_1"}}\\n\\n')
+    >>> find_completed(b'event: response.completed\\ndata: {"response":{"id":"resp_1"}}\\n\\n')
     {'id': 'resp_1'}
     """
     if out.startswith(b"{"):
-        whole = decode_object(out) or {}
-        return whole if whole.get("object") == "response" and whole.get("status") in _ENDED else None
+        full = decode_object(out) or {}
+        return full if full.get("object") == "response" and full.get("status") in _ENDED else None
     for status in _ENDED:
         # A payload is one line, and line feeds in text are escaped: only the event itself has this line.
         at = out.rfind(b"event: response." + status.encode() + b"\n")
         if at >= 0 and (at == 0 or out[at - 1 : at] == b"\n"):
             line = out.find(b"data: ", at)
-            whole = (decode_object(out[line + 6 : out.find(b"\n", line)]) if line >= 0 else None) or {}
-            response = whole.get("response")
+            full = (decode_object(out[line + 6 : out.find(b"\n", line)]) if line >= 0 else None) or {}
+            response = full.get("response")
             return response if isinstance(response, dict) else None
     return None
 
 
-def said_items(output: list[Any]) -> list[Json]:
+def completed_items(output: list[Any]) -> list[Json]:
     """The items of a response that precede the input of the next request. An incomplete call was never made."""
     return [item for item in output if item.get("status") != "incomplete" or item.get("type") == "message"]

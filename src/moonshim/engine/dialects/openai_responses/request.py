@@ -18,11 +18,11 @@ from moonshim.engine.dialects.openai_responses.extras import (
     request_extras,
     tool_extras,
 )
-from moonshim.engine.dialects.openai_responses.fields import FIELDS, unsayable
+from moonshim.engine.dialects.openai_responses.fields import FIELDS, unsupported_fields
 from moonshim.engine.dialects.openai_responses.messages.parse import ItemReader, with_canonical_ids
-from moonshim.engine.dialects.openai_responses.messages.render import Writing
+from moonshim.engine.dialects.openai_responses.messages.render import ItemRenderer
 from moonshim.engine.dialects.openai_responses.tools import (
-    Names,
+    ToolNamespaces,
     parse_choice,
     parse_tools,
     plain_name,
@@ -45,7 +45,7 @@ _WITHOUT_INPUT: Final = ("previous_response_id", "conversation", "prompt")
 """What a request may continue or be built from instead of an input."""
 _LOADING: Final = frozenset({"tool_search_output", "additional_tools"})
 """Items that declare tools in the middle of a conversation."""
-_Meant: TypeAlias = tuple[bool, str | None, str]
+_Identity: TypeAlias = tuple[bool, str | None, str]
 """Whether the host runs a tool; namespace and name, in the client's form."""
 _INSTRUCTIONS: Final[Json] = {DIALECT: ResponsesMessageExtras(instructions=True)}
 _BARE: Final[Json] = {DIALECT: ResponsesMessageExtras(bare=True)}
@@ -67,7 +67,7 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     if not isinstance(model, str) or not model:
         raise InvalidInput("model must be a string", field="model")
     tools = _parse_tools(body)
-    names = Names(tools or ())
+    names = ToolNamespaces(tools or ())
     messages, places, changes = _parse_input(body, names, signer)
     values = {name: field.read(body) for name, field in FIELDS.items()}
     sampling = {key.partition(".")[2]: values.pop(key) for key in list(values) if key.startswith("sampling.")}
@@ -94,10 +94,10 @@ def _parse_tools(body: Json) -> list[Tool] | None:
     A loaded tool never takes the joined name of an earlier one. A tool loaded with a different definition appears
     twice, as it may in `tools`.
     """
-    given, taken = body.get("tools"), set[str]()
-    tools = None if given is None else parse_tools(given, "tools", taken)
+    definitions, taken = body.get("tools"), set[str]()
+    tools = None if definitions is None else parse_tools(definitions, "tools", taken)
     items = body.get("input")
-    known: dict[_Meant, Tool] | None = None
+    known: dict[_Identity, Tool] | None = None
     for number, item in enumerate(items if isinstance(items, list) else ()):
         if not isinstance(item, dict) or not isinstance(kind := item.get("type"), str) or kind not in _LOADING:
             continue
@@ -105,68 +105,68 @@ def _parse_tools(body: Json) -> list[Tool] | None:
         loaded = parse_tools(item.get("tools") or [], where, set())
         tools = [] if tools is None else tools
         if known is None:
-            known = {_meant(tool): tool for tool in reversed(tools)}
+            known = {_identity(tool): tool for tool in reversed(tools)}
         # A tool without a namespace keeps its name, wherever it is.
         taken.update(tool.name for tool in loaded if tool.namespace is None)
         for tool in loaded:
-            first = known.get(_meant(tool))
+            first = known.get(_identity(tool))
             if first is None:
-                named = tool if tool.namespace is None else _named(tool, where, taken)
-                tools.append(known.setdefault(_meant(tool), _loaded(named)))
-            elif not _alike(first, tool):
-                tools.append(_loaded(tool, first.name))
+                located = tool if tool.namespace is None else _with_unique_name(tool, where, taken)
+                tools.append(known.setdefault(_identity(tool), _mark_loaded(located)))
+            elif not _is_same_definition(first, tool):
+                tools.append(_mark_loaded(tool, first.name))
     return tools
 
 
-def _meant(tool: Tool) -> _Meant:
+def _identity(tool: Tool) -> _Identity:
     return tool.kind == "server", *plain_name(tool)
 
 
-def _alike(one: Tool, other: Tool) -> bool:
+def _is_same_definition(one: Tool, other: Tool) -> bool:
     """Whether two definitions are equal; a deferred tool may have been loaded since."""
     return (one.kind, one.description, one.parameters) == (other.kind, other.description, other.parameters)
 
 
-def _named(tool: Tool, where: str, taken: set[str]) -> Tool:
+def _with_unique_name(tool: Tool, where: str, taken: set[str]) -> Tool:
     """A tool in a namespace, under a unique joined name."""
     extras = tool_extras(tool)
     return parse_tools([{**(extras.namespace or {}), "tools": [extras.definition]}], where, taken)[0]
 
 
-def _loaded(tool: Tool, name: str | None = None) -> Tool:
+def _mark_loaded(tool: Tool, name: str | None = None) -> Tool:
     extras = replace(tool_extras(tool), loaded=True)
     if name is None or extras.flat is None:
         return replace(tool, extras={DIALECT: extras})
     return replace(tool, name=name, extras={DIALECT: replace(extras, flat=name)})
 
 
-def _loaded_before(tools: Iterable[Tool]) -> list[Tool]:
+def _loaded_tools(tools: Iterable[Tool]) -> list[Tool]:
     """The tools that items have loaded, under the names with which the items were parsed."""
     return [replace(tool, name=tool_extras(tool).flat or tool.name) for tool in tools if is_loaded(tool)]
 
 
-def _parse_input(body: Json, names: Names, signer: Signer) -> tuple[list[Message], list[str], list[Change]]:
+def _parse_input(body: Json, names: ToolNamespaces, signer: Signer) -> tuple[list[Message], list[str], list[Change]]:
     messages, places = list[Message](), list[str]()
-    instructions, given = body.get("instructions"), body.get("input")
+    instructions, input = body.get("instructions"), body.get("input")
     if instructions is not None and not isinstance(instructions, str):
         raise InvalidInput("instructions must be a string", field="instructions")
     if instructions is not None:
         messages.append(Message("system", (Text(instructions),), _INSTRUCTIONS))
         places.append("instructions")
-    if isinstance(given, str):
-        return [*messages, Message("user", (Text(given),), _BARE)], [*places, "input"], []
-    made_elsewhere = any(body.get(key) is not None for key in _WITHOUT_INPUT)
-    if given is None and made_elsewhere:
+    if isinstance(input, str):
+        return [*messages, Message("user", (Text(input),), _BARE)], [*places, "input"], []
+    continues = any(body.get(key) is not None for key in _WITHOUT_INPUT)
+    if input is None and continues:
         return messages, places, []
-    if not isinstance(given, list):
+    if not isinstance(input, list):
         raise InvalidInput("input must be a string or a list of items", field="input")
-    if not given and not messages and not made_elsewhere:
+    if not input and not messages and not continues:
         raise InvalidInput("input must be a string or a list of at least one item", field="input")
-    reading = ItemReader(names, signer)
-    for item in given:
-        reading.add(item)
-    messages += with_canonical_ids(reading.messages())
-    return messages, places + reading.locations, reading.changes
+    reader = ItemReader(names, signer)
+    for item in input:
+        reader.add(item)
+    messages += with_canonical_ids(reader.messages())
+    return messages, places + reader.locations, reader.changes
 
 
 # --- request -> body --------------------------------------------------------------------------------------------
@@ -174,38 +174,42 @@ def _parse_input(body: Json, names: Names, signer: Signer) -> tuple[list[Message
 
 def render_request(request: Request) -> tuple[Json, list[Change]]:
     """The body of this request, and what Responses cannot express."""
-    came, changes = body_fields(request), list[Change]()
+    received, changes = body_fields(request), list[Change]()
     body: Json = {"model": request.model}
-    body |= {key: value for key, value in came.items() if key not in _KNOWN}
+    body |= {key: value for key, value in received.items() if key not in _KNOWN}
     for field in FIELDS.values():
-        value, said = field.of(request), {key: came[key] for key in field.keys if key in came}
-        body |= said if said and field.read(came) == value else field.write(value, said)
-    now = Names(request.tools or ())
-    declared = parse_tools(came["tools"]) if isinstance(came.get("tools"), list) else []
-    before = Names([*declared, *_loaded_before(request.tools or ())])
+        value, received_value = field.current(request), {key: received[key] for key in field.keys if key in received}
+        body |= (
+            received_value if received_value and field.read(received) == value else field.write(value, received_value)
+        )
+    now = ToolNamespaces(request.tools or ())
+    declared = parse_tools(received["tools"]) if isinstance(received.get("tools"), list) else []
+    before = ToolNamespaces([*declared, *_loaded_tools(request.tools or ())])
     if request.tools is not None:
-        tools = render_tools(request.tools, came.get("tools"), declared, changes)
-        if tools or "tools" in came or not request.tools:
+        tools = render_tools(request.tools, received.get("tools"), declared, changes)
+        if tools or "tools" in received or not request.tools:
             body["tools"] = tools
-    elif came.get("tools", 0) is None:
+    elif received.get("tools", 0) is None:
         body["tools"] = None
-    if "tool_choice" in came and parse_choice(came["tool_choice"], before) == request.tool_choice:
-        body["tool_choice"] = came["tool_choice"]
+    if "tool_choice" in received and parse_choice(received["tool_choice"], before) == request.tool_choice:
+        body["tool_choice"] = received["tool_choice"]
     elif request.tool_choice is not None:
         body["tool_choice"] = render_choice(request.tool_choice, now)
-    _put_input(body, request, came, before, now, changes)
-    changes += [Change("cannot_say", f"Responses has no {name}", name) for name in unsayable(request)]
+    _render_input(body, request, received, before, now, changes)
+    changes += [Change("cannot_say", f"Responses has no {name}", name) for name in unsupported_fields(request)]
     return with_overrides(body, request.body_overrides), changes
 
 
-def _put_input(body: Json, request: Request, came: Json, before: Names, now: Names, changes: list[Change]) -> None:
+def _render_input(
+    body: Json, request: Request, received: Json, before: ToolNamespaces, now: ToolNamespaces, changes: list[Change]
+) -> None:
     messages, places = list(request.messages), list(request.locations)
-    if messages and _is_instructions(messages[0], came):
+    if messages and _is_instructions(messages[0], received):
         text = messages.pop(0).parts[0]
         assert isinstance(text, Text)
         body["instructions"] = text.text
         del places[:1]
-    elif came.get("instructions", 0) is None:
+    elif received.get("instructions", 0) is None:
         body["instructions"] = None
     absent = request_extras(request).input
     if not messages and absent is not None:
@@ -213,19 +217,19 @@ def _put_input(body: Json, request: Request, came: Json, before: Names, now: Nam
     elif len(messages) == 1 and _is_bare(messages[0]):
         body["input"] = messages[0].parts[0].text  # type: ignore[union-attr]
     else:
-        writing = Writing(messages, before, now, for_host=True)
-        named = zip(messages, [*places, *[""] * len(messages)], strict=False)
-        body["input"] = [item for message, place in named for item in writing.items(message, place)]
-        changes += writing.changes
+        renderer = ItemRenderer(messages, before, now, for_host=True)
+        located = zip(messages, [*places, *[""] * len(messages)], strict=False)
+        body["input"] = [item for message, place in located for item in renderer.render(message, place)]
+        changes += renderer.changes
 
 
-def _is_instructions(message: Message, came: Json) -> bool:
+def _is_instructions(message: Message, received: Json) -> bool:
     """Whether a first message is written as `instructions`: it was received so, or it is one text from another
     dialect."""
     if message.role != "system" or len(message.parts) != 1 or not isinstance(message.parts[0], Text):
         return False
     extras = extras_of(message)
-    return extras.instructions or (not extras.items and not came.get("instructions"))
+    return extras.instructions or (not extras.items and not received.get("instructions"))
 
 
 def _is_bare(message: Message) -> bool:

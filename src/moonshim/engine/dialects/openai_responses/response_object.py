@@ -46,20 +46,20 @@ _OTHER: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 def echo(request: Request) -> Json:
     """The fields of a request that every response object repeats, as received."""
-    came = body_fields(request)
-    said = {key: value if came.get(key) is None else came[key] for key, value in _ECHOED.items()}
-    if said["previous_response_id"] is None and isinstance(continues := came.get(CONTINUES), dict):
-        said["previous_response_id"] = continues.get("previous_response_id")
-    if isinstance(said["conversation"], str):
-        said["conversation"] = {"id": said["conversation"]}
-    text, choice = said["text"], said["tool_choice"]
+    received = body_fields(request)
+    echoed = {key: value if received.get(key) is None else received[key] for key, value in _ECHOED.items()}
+    if echoed["previous_response_id"] is None and isinstance(continues := received.get(CONTINUES), dict):
+        echoed["previous_response_id"] = continues.get("previous_response_id")
+    if isinstance(echoed["conversation"], str):
+        echoed["conversation"] = {"id": echoed["conversation"]}
+    text, choice = echoed["text"], echoed["tool_choice"]
     format = text.get("format") or {"type": "text"}
-    said["text"] = {**text, "format": _JSON_SCHEMA | format if format.get("type") == "json_schema" else format}
-    said["reasoning"] = _ECHOED["reasoning"] | said["reasoning"]
-    said["tools"] = [_TOOL | tool if tool.get("type") == "function" else tool for tool in said["tools"]]
+    echoed["text"] = {**text, "format": _JSON_SCHEMA | format if format.get("type") == "json_schema" else format}
+    echoed["reasoning"] = _ECHOED["reasoning"] | echoed["reasoning"]
+    echoed["tools"] = [_TOOL | tool if tool.get("type") == "function" else tool for tool in echoed["tools"]]
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
-        said["tool_choice"] = {"mode": "auto", **choice}
-    return said
+        echoed["tool_choice"] = {"mode": "auto", **choice}
+    return echoed
 
 
 def response_id(id: str) -> str:
@@ -77,15 +77,15 @@ def write_usage(usage: Usage) -> Json:
     >>> write_usage(Usage(10, 5, cached_tokens=8))["input_tokens_details"]["cached_tokens"]
     8
     """
-    asked, answered = usage.input_tokens or 0, usage.output_tokens or 0
+    input_tokens, output_tokens = usage.input_tokens or 0, usage.output_tokens or 0
     written = usage.raw.get("cache_creation_input_tokens")
     return {
-        "input_tokens": asked,
+        "input_tokens": input_tokens,
         "input_tokens_details": {
             "cached_tokens": usage.cached_tokens or 0,
             "cache_write_tokens": written if isinstance(written, int) else 0,
         },
-        "output_tokens": answered,
+        "output_tokens": output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
-        "total_tokens": asked + answered,
+        "total_tokens": input_tokens + output_tokens,
     }

@@ -25,8 +25,8 @@ from moonshim.errors import InvalidInput
 
 __all__ = [
     "TOOL_SEARCH",
-    "Names",
-    "Said",
+    "ClientName",
+    "ToolNamespaces",
     "flat_name",
     "kind_of",
     "parse_choice",
@@ -38,10 +38,10 @@ __all__ = [
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
-Said: TypeAlias = tuple[str | None, str]
+ClientName: TypeAlias = tuple[str | None, str]
 """Namespace, if any, and name, in the client's form."""
 
-_BETWEEN: Final = "__"
+_SEPARATOR: Final = "__"
 
 
 def flat_name(namespace: str | None, name: str) -> str:
@@ -52,10 +52,10 @@ def flat_name(namespace: str | None, name: str) -> str:
     """
     if not namespace:
         return name
-    return f"{namespace}{name}" if namespace.endswith(_BETWEEN) else f"{namespace}{_BETWEEN}{name}"
+    return f"{namespace}{name}" if namespace.endswith(_SEPARATOR) else f"{namespace}{_SEPARATOR}{name}"
 
 
-def plain_name(tool: Tool) -> Said:
+def plain_name(tool: Tool) -> ClientName:
     """Namespace and name of a tool in the client's form; without the namespace if its name has lost that.
 
     >>> plain_name(Tool("github__search", namespace="github"))
@@ -71,11 +71,11 @@ def plain_name(tool: Tool) -> Said:
     return (tool.namespace, tool.name[len(start) :]) if tool.name.startswith(start) else (None, tool.name)
 
 
-class Names:
+class ToolNamespaces:
     """Resolves namespace and name to a tool, and a model's tool name to the client's form.
 
-    >>> names = Names([Tool("a__b", namespace="a"), Tool("ls")])
-    >>> names.flat("a", "b"), names.said("a__b"), names.said("ls"), names.flat(None, "b")
+    >>> names = ToolNamespaces([Tool("a__b", namespace="a"), Tool("ls")])
+    >>> names.flat("a", "b"), names.client_name("a__b"), names.client_name("ls"), names.flat(None, "b")
     ('a__b', ('a', 'b'), (None, 'ls'), 'b')
     """
 
@@ -83,14 +83,14 @@ class Names:
         # A function may have the name of a hosted tool; it is the one that can be called.
         listed = sorted(tools, key=lambda tool: tool.kind != "server")
         self.tools = {tool.name: tool for tool in listed}
-        self._said = {name: plain_name(tool) for name, tool in self.tools.items() if tool.namespace}
-        self._flat = {said: name for name, said in self._said.items()}
+        self._client_names = {name: plain_name(tool) for name, tool in self.tools.items() if tool.namespace}
+        self._flat = {client_name: name for name, client_name in self._client_names.items()}
 
     def flat(self, namespace: str | None, name: str) -> str:
         return (self._flat.get((namespace, name)) or flat_name(namespace, name)) if namespace else name
 
-    def said(self, flat: str) -> Said:
-        return self._said.get(flat, (None, flat))
+    def client_name(self, flat: str) -> ClientName:
+        return self._client_names.get(flat, (None, flat))
 
 
 TOOL_SEARCH: Final = "tool_search"
@@ -101,7 +101,7 @@ _HOSTED: Final = {
     "web_search_preview_2025_03_11": "web_search",
 }
 """Types of hosted tools that have another canonical name; the others are named by their type."""
-_SAYABLE: Final = frozenset({"web_search"})
+_EQUIVALENT: Final = frozenset({"web_search"})
 """Hosted tools of other dialects with an equivalent definition here."""
 
 
@@ -121,76 +121,76 @@ def parse_tools(definitions: Any, where: str = "tools", taken: set[str] | None =
         raise InvalidInput(f"tools must be a list, not {type(definitions).__name__}", field=where)
     taken, out = set() if taken is None else taken, list[Tool]()
     # A tool without a namespace keeps its name, wherever it is.
-    taken |= {name for one in definitions if isinstance(name := _plain(one), str)}
-    for number, given in enumerate(definitions):
+    taken |= {name for one in definitions if isinstance(name := _top_level_name(one), str)}
+    for number, definition in enumerate(definitions):
         here = f"{where}[{number}]"
-        kind = _type(given, here)
+        kind = _type(definition, here)
         if kind != "namespace":
-            out.append(_parse_tool(given, kind, None, here, taken))
+            out.append(_parse_tool(definition, kind, None, here, taken))
             continue
-        inner = given.get("tools")
+        inner = definition.get("tools")
         if not isinstance(inner, list):
             raise InvalidInput("a namespace needs a list of tools", field=f"{here}.tools")
-        namespace = {key: value for key, value in given.items() if key != "tools"}
-        _name(given, here)
+        namespace = {key: value for key, value in definition.items() if key != "tools"}
+        _name(definition, here)
         for place, one in enumerate(inner):
             inside = f"{here}.tools[{place}]"
             out.append(_parse_tool(one, _type(one, inside), namespace, inside, taken))
     return out
 
 
-def _plain(given: Any) -> Any:
-    return given.get("name") if isinstance(given, dict) and given.get("type") != "namespace" else None
+def _top_level_name(definition: Any) -> Any:
+    return definition.get("name") if isinstance(definition, dict) and definition.get("type") != "namespace" else None
 
 
-def _type(given: Any, where: str) -> str:
-    if not isinstance(given, dict):
-        raise InvalidInput(f"a tool must be an object, not {type(given).__name__}", field=where)
-    kind = given.get("type", "function")
+def _type(definition: Any, where: str) -> str:
+    if not isinstance(definition, dict):
+        raise InvalidInput(f"a tool must be an object, not {type(definition).__name__}", field=where)
+    kind = definition.get("type", "function")
     if not isinstance(kind, str):
         raise InvalidInput("the type of a tool must be a string", field=f"{where}.type")
     return kind
 
 
-def _name(given: Json, where: str) -> str:
-    name = given.get("name")
+def _name(definition: Json, where: str) -> str:
+    name = definition.get("name")
     if not isinstance(name, str) or not name:
         raise InvalidInput("a tool needs a name", field=f"{where}.name")
     return name
 
 
-def _parse_tool(given: Json, kind: str, namespace: Json | None, where: str, taken: set[str]) -> Tool:
-    about = given.get("description")
-    about = about if isinstance(about, str) else None
-    extras = ResponsesToolExtras(given, namespace)
+def _parse_tool(definition: Json, kind: str, namespace: Json | None, where: str, taken: set[str]) -> Tool:
+    description = definition.get("description")
+    description = description if isinstance(description, str) else None
+    extras = ResponsesToolExtras(definition, namespace)
     if kind in ("function", "custom"):
-        said, within = _name(given, where), namespace["name"] if namespace is not None else None
-        name = _free(flat_name(within, said), taken) if namespace is not None else said
+        own_name, within = _name(definition, where), namespace["name"] if namespace is not None else None
+        name = _free_name(flat_name(within, own_name), taken) if namespace is not None else own_name
         taken.add(name)
         if namespace is not None:
             extras = replace(extras, flat=name)
-        deferred = given.get("defer_loading") is True
+        deferred = definition.get("defer_loading") is True
         if kind == "custom":
-            told = _with_format(about, given.get("format"))
-            return Tool(name, told, FREE_TEXT_SCHEMA, {DIALECT: extras}, "custom", within, deferred)
-        strict = given.get("strict")
+            format_note = _with_format(description, definition.get("format"))
+            return Tool(name, format_note, FREE_TEXT_SCHEMA, {DIALECT: extras}, "custom", within, deferred)
+        strict = definition.get("strict")
         strict = strict if isinstance(strict, bool) else None
-        schema = _schema(given, where)
-        return Tool(name, about, schema, {DIALECT: extras}, "function", within, deferred, strict)
-    if kind == TOOL_SEARCH and given.get("execution") == "client":
+        schema = _schema(definition, where)
+        return Tool(name, description, schema, {DIALECT: extras}, "function", within, deferred, strict)
+    if kind == TOOL_SEARCH and definition.get("execution") == "client":
         taken.add(kind)
-        return Tool(kind, about, _schema(given, where), {DIALECT: extras})
-    return Tool(_HOSTED.get(kind, kind), about, None, {DIALECT: extras}, "server")
+        return Tool(kind, description, _schema(definition, where), {DIALECT: extras})
+    return Tool(_HOSTED.get(kind, kind), description, None, {DIALECT: extras}, "server")
 
 
-def _schema(given: Json, where: str) -> Json | None:
-    schema = given.get("parameters")
+def _schema(definition: Json, where: str) -> Json | None:
+    schema = definition.get("parameters")
     if schema is not None and not isinstance(schema, dict):
         raise InvalidInput("the parameters of a tool must be an object", field=f"{where}.parameters")
     return schema
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free_name(name: str, taken: set[str]) -> str:
     """`a` + `b__c` and `a__b` + `c` are two tools."""
     number, found = 2, name
     while found in taken:
@@ -198,15 +198,15 @@ def _free(name: str, taken: set[str]) -> str:
     return found
 
 
-def _with_format(about: str | None, format: Any) -> str | None:
+def _with_format(description: str | None, format: Any) -> str | None:
     """Describe the input format to the model in words."""
     match format:
         case {"definition": str(definition)}:
             syntax = format.get("syntax")
             syntax = f"{syntax} " if isinstance(syntax, str) else ""
-            told = f"`input` is free text and must follow this {syntax}grammar:\n{definition}"
-            return f"{about}\n\n{told}" if about else told
-    return about
+            format_note = f"`input` is free text and must follow this {syntax}grammar:\n{definition}"
+            return f"{description}\n\n{format_note}" if description else format_note
+    return description
 
 
 # --- canonical -> definitions -----------------------------------------------------------------------------------
@@ -214,20 +214,20 @@ def _with_format(about: str | None, format: Any) -> str | None:
 
 def kind_of(tool: Tool) -> str:
     """The type of the definition that a tool was received in, or would get."""
-    came = (tool_extras(tool).definition or {}).get("type")
-    if isinstance(came, str):
-        return came
+    received = (tool_extras(tool).definition or {}).get("type")
+    if isinstance(received, str):
+        return received
     return tool.name if tool.kind == "server" else tool.kind
 
 
-def render_tools(tools: Sequence[Tool], came: Any, before: Sequence[Tool], changes: list[Change]) -> list[Json]:
+def render_tools(tools: Sequence[Tool], received: Any, before: Sequence[Tool], changes: list[Change]) -> list[Json]:
     """The definitions of these tools: the received list, while it still equals them.
 
     `before`: the tools that were parsed from that list.
     """
     declared = [tool for tool in tools if not is_loaded(tool)]
-    if isinstance(came, list) and before == declared:
-        return came
+    if isinstance(received, list) and before == declared:
+        return received
     out, last = list[Json](), None
     for number, tool in enumerate(declared):
         definition = _render_tool(tool)
@@ -240,42 +240,42 @@ def render_tools(tools: Sequence[Tool], came: Any, before: Sequence[Tool], chang
         elif namespace == last:
             out[-1]["tools"].append(definition)
         else:
-            about: Json = {"type": "namespace", "name": namespace, "description": f"Tools of {namespace}."}
-            out.append({**(tool_extras(tool).namespace or about), "tools": [definition]})
+            description: Json = {"type": "namespace", "name": namespace, "description": f"Tools of {namespace}."}
+            out.append({**(tool_extras(tool).namespace or description), "tools": [definition]})
         last = namespace
     return out
 
 
 def _render_tool(tool: Tool) -> Json | None:
-    came = tool_extras(tool).definition
+    received = tool_extras(tool).definition
     name = plain_name(tool)[1]
-    if came is not None:
-        return _patched(tool, came, name)
+    if received is not None:
+        return _patch_definition(tool, received, name)
     match tool.kind:
         case "server":
-            return {"type": tool.name} if tool.name in _SAYABLE else None
+            return {"type": tool.name} if tool.name in _EQUIVALENT else None
         case "custom":
-            about = {"description": tool.description} if tool.description is not None else {}
-            return {"type": "custom", "name": name, **about}
+            description = {"description": tool.description} if tool.description is not None else {}
+            return {"type": "custom", "name": name, **description}
         case "function":
-            said: Json = {"description": tool.description, "parameters": tool.parameters, "strict": tool.strict}
-            said["defer_loading"] = tool.deferred or None
-            fields = {key: value for key, value in said.items() if value is not None}
+            values: Json = {"description": tool.description, "parameters": tool.parameters, "strict": tool.strict}
+            values["defer_loading"] = tool.deferred or None
+            fields = {key: value for key, value in values.items() if value is not None}
             return {"type": "function", "name": name, **fields}
 
 
-def _patched(tool: Tool, came: Json, name: str) -> Json:
+def _patch_definition(tool: Tool, received: Json, name: str) -> Json:
     """The received definition, with what has changed since."""
-    was = _parse_tool(came, _type(came, ""), None, "", set())
+    was = _parse_tool(received, _type(received, ""), None, "", set())
     now: Json = {}
-    if tool.kind != "server" and came.get("name", name) != name:
+    if tool.kind != "server" and received.get("name", name) != name:
         now["name"] = name
     if tool.description != was.description:
         now["description"] = tool.description
     if tool.kind == "function":
         pairs = (("parameters", tool.parameters, was.parameters), ("strict", tool.strict, was.strict))
         now |= {key: value for key, value, before in pairs if value != before}
-    return {**came, **now} if now else came
+    return {**received, **now} if now else received
 
 
 # --- tool choice ------------------------------------------------------------------------------------------------------
@@ -284,10 +284,10 @@ def _patched(tool: Tool, came: Json, name: str) -> Json:
 _NAMED: Final = frozenset({"function", "custom"})
 
 
-def parse_choice(choice: Any, names: Names) -> ToolChoice | None:
+def parse_choice(choice: Any, names: ToolNamespaces) -> ToolChoice | None:
     """The client's choice; None if it made none.
 
-    >>> parse_choice({"type": "function", "name": "ls"}, Names())
+    >>> parse_choice({"type": "function", "name": "ls"}, ToolNamespaces())
     ToolChoice(mode='tool', name='ls', allowed=None)
     """
     match choice:
@@ -296,13 +296,13 @@ def parse_choice(choice: Any, names: Names) -> ToolChoice | None:
         case "auto" | "none" | "required":
             return ToolChoice(choice)
         case {"type": "allowed_tools", "mode": "auto" | "required" as mode, "tools": list(tools)}:
-            return ToolChoice(mode, allowed=tuple(_chosen(tool, names) for tool in tools))
+            return ToolChoice(mode, allowed=tuple(_resolve_entry(tool, names) for tool in tools))
         case {"type": str()}:
-            return ToolChoice("tool", _chosen(choice, names))
+            return ToolChoice("tool", _resolve_entry(choice, names))
     raise InvalidInput("tool_choice must be auto, none, required, or an object with a type", field="tool_choice")
 
 
-def _chosen(entry: Any, names: Names) -> str:
+def _resolve_entry(entry: Any, names: ToolNamespaces) -> str:
     """The name of the tool that an entry refers to: by name, or by type if there is only one of that type."""
     kind, name = (entry.get("type"), entry.get("name")) if isinstance(entry, dict) else (None, None)
     if not isinstance(kind, str):
@@ -314,28 +314,32 @@ def _chosen(entry: Any, names: Names) -> str:
         flat = names.flat(namespace if isinstance(namespace, str) else None, name)
         if flat in names.tools:
             return flat
-        inside = [tool.name for tool in names.tools.values() if names.said(tool.name)[1] == name]
+        inside = [tool.name for tool in names.tools.values() if names.client_name(tool.name)[1] == name]
         return inside[0] if len(inside) == 1 else flat
     return next((tool.name for tool in names.tools.values() if kind_of(tool) == kind), kind)
 
 
-def render_choice(choice: ToolChoice, names: Names) -> Any:
+def render_choice(choice: ToolChoice, names: ToolNamespaces) -> Any:
     """The choice in the form of Responses.
 
-    >>> render_choice(ToolChoice("auto", allowed=("ls",)), Names())
+    >>> render_choice(ToolChoice("auto", allowed=("ls",)), ToolNamespaces())
     {'type': 'allowed_tools', 'mode': 'auto', 'tools': [{'type': 'function', 'name': 'ls'}]}
     """
     if choice.mode == "tool":
-        return _entry(choice.name or "", names)
+        return _render_entry(choice.name or "", names)
     if choice.allowed is None or choice.mode == "none":
         return choice.mode
-    return {"type": "allowed_tools", "mode": choice.mode, "tools": [_entry(name, names) for name in choice.allowed]}
+    return {
+        "type": "allowed_tools",
+        "mode": choice.mode,
+        "tools": [_render_entry(name, names) for name in choice.allowed],
+    }
 
 
-def _entry(flat: str, names: Names) -> Json:
+def _render_entry(flat: str, names: ToolNamespaces) -> Json:
     tool = names.tools.get(flat)
     kind = kind_of(tool) if tool is not None else "function"
     if kind not in _NAMED:
         return {"type": kind}
-    namespace, name = names.said(flat)
+    namespace, name = names.client_name(flat)
     return {"type": kind, "name": name} | ({"namespace": namespace} if namespace else {})

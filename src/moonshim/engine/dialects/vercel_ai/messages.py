@@ -30,7 +30,7 @@ __all__ = ["parse_messages", "render_messages"]
 
 Resolve: TypeAlias = Callable[[str, str], str]
 
-_SPEAKERS: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_ROLE_OF: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
 # --- model messages -> canonical --------------------------------------------------------------------------------
@@ -51,10 +51,10 @@ def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) ->
 
 
 def _parse_message(message: Any, position: int) -> Message:
-    given = message.get("role") if isinstance(message, dict) else None
-    if not isinstance(given, str) or given not in _SPEAKERS:
+    name = message.get("role") if isinstance(message, dict) else None
+    if not isinstance(name, str) or name not in _ROLE_OF:
         raise InvalidInput(
-            f"a message must be an object whose role is one of {', '.join(_SPEAKERS)}", field=f"messages[{position}]"
+            f"a message must be an object whose role is one of {', '.join(_ROLE_OF)}", field=f"messages[{position}]"
         )
     content, parts = message.get("content"), list[Part]()
     fields = {key: deep_copy(value) for key, value in message.items() if key not in ("role", "content")}
@@ -72,7 +72,7 @@ def _parse_message(message: Any, position: int) -> Message:
             slots.append(None if _render_part(part) == entry else UiContentSlot(deep_copy(entry)))
     else:
         raise InvalidInput("content must be a string or a list", field=f"messages[{position}].content")
-    role = _SPEAKERS[given]
+    role = _ROLE_OF[name]
     if slots is not None and not any(slots) and _plain_content(role, parts) == content:
         slots = None
     if not fields and slots is None:
@@ -108,9 +108,9 @@ def _signature(entry: Json) -> str | None:
     return None
 
 
-def _arguments(given: Any) -> str:
+def _arguments(value: Any) -> str:
     """The SDK passes a string that is not JSON when a model wrote invalid arguments."""
-    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, separators=(",", ":"))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _input(arguments: str) -> Any:
@@ -207,7 +207,7 @@ def _render_message(message: Message, parts: list[Part]) -> list[Json]:
             out.append({"role": "tool", "content": [_render_part(result) for result in results]})
     content: Any
     if extras.content is not None:
-        content = _follow(parts, extras.content)
+        content = _render_like(parts, extras.content)
     elif parts:
         content = _plain_content(message.role, parts)
     else:
@@ -225,18 +225,18 @@ def _plain_content(role: Role, parts: list[Part]) -> Any:
     return [_render_part(part) for part in parts if part != Text("")]
 
 
-def _follow(parts: list[Part], slots: Sequence[UiContentSlot | None]) -> list[Any]:
+def _render_like(parts: list[Part], slots: Sequence[UiContentSlot | None]) -> list[Any]:
     left, out = list(reversed(parts)), list[Any]()
     for slot in slots:
         if slot is not None and slot.raw is not UNSET:
             out.append(deep_copy(slot.raw))
         elif left:
             part = left.pop()
-            out.append(_render_part(part) if slot is None or slot.part is None else _as_it_came(part, slot.part))
+            out.append(_render_part(part) if slot is None or slot.part is None else _patch_entry(part, slot.part))
     return out + [_render_part(part) for part in reversed(left)]
 
 
-def _as_it_came(part: Part, entry: Json) -> Json:
+def _patch_entry(part: Part, entry: Json) -> Json:
     """The entry as received, with its current id; a new one if the part has changed."""
     before = _parse_entry(entry)
     if isinstance(part, ToolCall) and isinstance(before, ToolCall):

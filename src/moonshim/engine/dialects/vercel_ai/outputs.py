@@ -26,15 +26,15 @@ def parse_output(output: dict[str, Any]) -> tuple[tuple[Text | Media, ...], bool
         case {"type": "error-text", "value": str(text)}:
             return (Text(text),), True
         case {"type": "json", "value": value}:
-            return (Text(_written(value)),), False
+            return (Text(_encode(value)),), False
         case {"type": "error-json", "value": value}:
-            return (Text(_written(value)),), True
+            return (Text(_encode(value)),), True
         case {"type": "content", "value": list(entries)}:
             return tuple(part for part in map(_parse_entry, entries) if part is not None), False
         case {"type": "execution-denied"}:
             reason = output.get("reason")
             return (Text(reason if isinstance(reason, str) else "execution denied"),), True
-    return (Text(_written(output)),), False
+    return (Text(_encode(output)),), False
 
 
 def render_output(parts: Sequence[Text | Media], is_error: bool) -> dict[str, Any]:
@@ -80,5 +80,5 @@ def _render_entry(part: Text | Media) -> dict[str, Any]:
     return {"type": f"{kind}-data", "data": part.data, "mediaType": part.media_type or "application/octet-stream"}
 
 
-def _written(value: Any) -> str:
+def _encode(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -59,7 +59,7 @@ def drop_empty(messages: list[LocatedMessage], profile: HostProfile, changes: li
         message = located.message
         if profile.dialect == chat_extras.DIALECT and profile.generation != "other" and chat_extras.is_refusal(message):
             changes.append(Change("refusal", "a refusal is sent as content: Kimi reads no other", located.place))
-            message = chat_extras.say_refusal(message)
+            message = chat_extras.refusal_as_text(message)
         if not must_stay and _drops_text(message, profile):
             full = _drop_empty_result_text(chat_extras.keep_parts(message, lambda part: part != Text("")), profile)
             if full is not message:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moonshim.engine.dialects.openai_responses.messages.compaction import write_compaction
+from moonshim.engine.dialects.openai_responses.messages.compaction import render_compaction
 from moonshim.engine.prepare import prepare_request
 from moonshim.engine.signing import InvalidSignature, SignedPayload, Signer
 
@@ -27,7 +27,7 @@ def messages_of(item: dict[str, Any], secret: bytes = SECRET) -> tuple[list[dict
 
 @pytest.mark.parametrize("type", ["compaction", "compaction_summary"])
 def test_a_summary_of_ours_is_read_where_it_stands(type: str) -> None:
-    item = {**write_compaction(SUMMARY, Signer(SECRET), "cmp_1"), "type": type}
+    item = {**render_compaction(SUMMARY, Signer(SECRET), "cmp_1"), "type": type}
     messages, changes = messages_of(item)
     text = "\n".join(message["content"] for message in messages)
     assert [message["role"] for message in messages] == ["user"] * len(messages)
@@ -51,13 +51,13 @@ def test_a_summary_that_we_cannot_read_is_left_out_and_told(item: dict[str, Any]
 
 
 def test_a_summary_under_another_key_is_left_out_and_told_with_the_key() -> None:
-    messages, changes = messages_of(write_compaction(SUMMARY, Signer(b"another"), "cmp_1"))
+    messages, changes = messages_of(render_compaction(SUMMARY, Signer(b"another"), "cmp_1"))
     assert SUMMARY not in str(messages)
     assert ("seal_unknown", "input[1].encrypted_content") in changes
 
 
 def test_a_summary_of_ours_that_was_altered_is_refused() -> None:
-    item = write_compaction(SUMMARY, Signer(SECRET), "cmp_1")
+    item = render_compaction(SUMMARY, Signer(SECRET), "cmp_1")
     item["encrypted_content"] = item["encrypted_content"][:-6] + "AAAAAA"
     with pytest.raises(InvalidSignature, match="altered"):
         messages_of(item)
@@ -72,7 +72,7 @@ def test_a_thought_is_no_summary(sealed: SignedPayload) -> None:
 
 
 def test_a_summary_is_no_thought() -> None:
-    token = write_compaction(SUMMARY, Signer(SECRET), "cmp_1")["encrypted_content"]
+    token = render_compaction(SUMMARY, Signer(SECRET), "cmp_1")["encrypted_content"]
     with pytest.raises(InvalidSignature, match="no reasoning") as told:
         messages_of({"type": "reasoning", "summary": [], "encrypted_content": token})
     assert told.value.field == "input[1].encrypted_content"
@@ -84,5 +84,5 @@ def test_a_summary_is_no_thought() -> None:
 
 
 def test_a_summary_with_half_a_character_is_read() -> None:
-    messages, _ = messages_of(write_compaction("A face: \ud83d", Signer(SECRET), "cmp_1"))
+    messages, _ = messages_of(render_compaction("A face: \ud83d", Signer(SECRET), "cmp_1"))
     assert any("A face: " in message["content"] for message in messages)

@@ -36,7 +36,9 @@ def parse_calls(entries: list[Any], call_ids: dict[int, str]) -> tuple[list[Tool
             slots.append(CallSlot(raw=deep_copy(entry)))
             continue
         wire_id = entry.get("id")
-        call = ToolCall(call_ids[place], seen.name, _said(entry), wire_id if isinstance(wire_id, str) else None)
+        call = ToolCall(
+            call_ids[place], seen.name, _arguments_text(entry), wire_id if isinstance(wire_id, str) else None
+        )
         calls.append(call)
         slots.append(_call_slot(entry, call))
     return calls, slots
@@ -55,51 +57,51 @@ def render_calls(
             out.append(deep_copy(slot.raw))
         elif left:
             wire_id, call = left.pop()
-            fitting = _fitting(slot, call, custom)
-            if fitting is None or fitting.call is None:
-                out.append(_plain_call(call, wire_id, custom))
+            matching = _matching_slot(slot, call, custom)
+            if matching is None or matching.call is None:
+                out.append(_render_call(call, wire_id, custom))
             else:
-                out.append(_patched_call(call, wire_id, fitting.call, was_text=fitting.text))
-    return out + [_plain_call(call, wire_id, custom) for wire_id, call in reversed(left)]
+                out.append(_patch_call(call, wire_id, matching.call, was_text=matching.text))
+    return out + [_render_call(call, wire_id, custom) for wire_id, call in reversed(left)]
 
 
-def _plain_call(call: ToolCall, wire_id: str | None, custom: Container[str] | None = None) -> Json:
-    named: Json = {"id": standard_id(call.id) if wire_id is None else wire_id}
+def _render_call(call: ToolCall, wire_id: str | None, custom: Container[str] | None = None) -> Json:
+    entry: Json = {"id": standard_id(call.id) if wire_id is None else wire_id}
     if custom is not None and call.name in custom:
-        return named | {"type": "custom", "custom": {"name": call.name, "input": input_of(call.arguments)}}
+        return entry | {"type": "custom", "custom": {"name": call.name, "input": input_of(call.arguments)}}
     # Calls of Kimi's built-in tools have a name that starts with a dollar sign, and a type of their own.
     kind = "builtin_function" if call.name.startswith("$") else "function"
-    return named | {"type": kind, "function": {"name": call.name, "arguments": call.arguments}}
+    return entry | {"type": kind, "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def _fitting(slot: CallSlot | None, call: ToolCall, custom: Container[str] | None) -> CallSlot | None:
+def _matching_slot(slot: CallSlot | None, call: ToolCall, custom: Container[str] | None) -> CallSlot | None:
     """The slot, if it belongs to this call and its kind: calls may have been added or removed since."""
     if slot is None or slot.call is None or slot.of != call.id:
         return None
     return slot if custom is None or ("custom" in slot.call) == (call.name in custom) else None
 
 
-def _patched_call(call: ToolCall, wire_id: str | None, rest: Json, *, was_text: bool) -> Json:
+def _patch_call(call: ToolCall, wire_id: str | None, rest: Json, *, was_text: bool) -> Json:
     out = deep_copy(rest)
     if wire_id is not None:
         out["id"] = wire_id
-    body, field = _where(out)
+    body, field = _call_body(out)
     name = body.get("name")
     if call.name != (name if isinstance(name, str) else ""):
         body["name"] = call.name
-    if was_text or _said(out) != call.arguments:
+    if was_text or _arguments_text(out) != call.arguments:
         body[field] = input_of(call.arguments) if field == "input" else call.arguments
     return out
 
 
-def _said(entry: Json) -> str:
+def _arguments_text(entry: Json) -> str:
     """The arguments of a call as a string."""
-    body, field = _where(entry)
+    body, field = _call_body(entry)
     value = body.get(field)
-    return _as_text({"input": value} if field == "input" and isinstance(value, str) else value)
+    return _to_json_text({"input": value} if field == "input" and isinstance(value, str) else value)
 
 
-def _where(entry: Json) -> tuple[Json, str]:
+def _call_body(entry: Json) -> tuple[Json, str]:
     """The object of an entry with the name, and its field for the arguments."""
     for key, field in (("function", "arguments"), ("custom", "input")):
         if isinstance(entry.get(key), dict):
@@ -107,7 +109,7 @@ def _where(entry: Json) -> tuple[Json, str]:
     return entry, "arguments"
 
 
-def _as_text(arguments: Any) -> str:
+def _to_json_text(arguments: Any) -> str:
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
     return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
@@ -115,10 +117,10 @@ def _as_text(arguments: Any) -> str:
 
 def _call_slot(entry: Json, call: ToolCall) -> CallSlot | None:
     """The entry without the data that the call itself has."""
-    if entry == _plain_call(call, call.wire_id):
+    if entry == _render_call(call, call.wire_id):
         return None
     rest = deep_copy(entry)
-    body, field = _where(rest)
+    body, field = _call_body(rest)
     if not isinstance(body.get(field), str):
         return CallSlot(rest, call.id)
     del body[field]

@@ -9,13 +9,13 @@ from moonshim.engine.dialects.openai_chat.messages.parse import parse_messages
 from moonshim.engine.values.conversation import Message
 from moonshim.errors import InvalidInput
 
-__all__ = ["check_messages", "parse_checked"]
+__all__ = ["check_and_parse", "check_messages"]
 
 _INNER: Final = {"image_url": "url", "video_url": "url", "input_audio": "data"}
 """Required key of the inner object of a part."""
 
 
-def parse_checked(messages: Iterable[Any]) -> list[Message]:
+def check_and_parse(messages: Iterable[Any]) -> list[Message]:
     """Validate and parse messages. Raises `InvalidInput` with the invalid field."""
     if isinstance(messages, (str, bytes, dict)) or not isinstance(messages, Iterable):
         raise InvalidInput(f"messages must be a list, not {type(messages).__name__}", field="messages")
@@ -34,8 +34,8 @@ def check_messages(messages: list[Any]) -> None:
             raise InvalidInput("a message must be an object with a role", field=where)
         content, calls = message.get("content"), message.get("tool_calls")
         if content is not None and not isinstance(content, (str, list)):
-            told = f"content must be a string or a list of parts, not {type(content).__name__}"
-            raise InvalidInput(told, field=f"{where}.content")
+            detail = f"content must be a string or a list of parts, not {type(content).__name__}"
+            raise InvalidInput(detail, field=f"{where}.content")
         if isinstance(content, list):
             for number, part in enumerate(content):
                 _check_part(part, f"{where}.content[{number}]")

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from moonshim.engine.dialects.openai_chat.extras import (
     DIALECT,
-    NOTHING,
+    NO_EXTRAS,
     CallSlot,
     ChatMessageExtras,
     ContentSlot,
@@ -23,7 +23,7 @@ __all__ = ["parse_messages", "signature_entry"]
 
 Json: TypeAlias = dict[str, Any]
 
-_SPEAKERS: Final[dict[str, Role]] = {
+_ROLE_OF: Final[dict[str, Role]] = {
     "system": "system",
     "developer": "system",
     "user": "user",
@@ -59,7 +59,7 @@ def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) ->
     for position, message in enumerate(listed):
         role, content = message["role"], message.get("content")
         if len(message) == 2 and role in _PLAIN_ROLES and isinstance(content, str):
-            out.append(Message(_SPEAKERS[role], (Text(content),)))
+            out.append(Message(_ROLE_OF[role], (Text(content),)))
         elif role == "tool":
             slot = slot_at[position, 0]
             out.append(_parse_result(message, ids[slot], names[slot]))
@@ -75,8 +75,8 @@ def _places(message: Json, position: int, slot_at: dict[tuple[int, int], int]) -
 
 
 def _parse_message(message: Json, call_ids: dict[int, str]) -> Message:
-    given, fields = message["role"], dict(message)
-    role = _SPEAKERS.get(fields.pop("role"), "user")
+    received_role, fields = message["role"], dict(message)
+    role = _ROLE_OF.get(fields.pop("role"), "user")
     parts: list[Part] = []
     names: tuple[str, ...] | None = None
     refusal: str | None = None
@@ -89,16 +89,16 @@ def _parse_message(message: Json, call_ids: dict[int, str]) -> Message:
     if role == "assistant" and (refusal := _take_refusal(fields, content)) is not None:
         parts.append(Text(refusal))
     if call_ids:
-        made, entries = parse_calls(fields.pop("tool_calls"), call_ids)
-        parts += made
+        parsed_calls, entries = parse_calls(fields.pop("tool_calls"), call_ids)
+        parts += parsed_calls
         if any(entries):
             calls = tuple(entries)
         # With calls, missing content is what would be written anyway.
         omit = ()
-    if given != role:
-        fields["role"] = given
+    if received_role != role:
+        fields["role"] = received_role
     extras = ChatMessageExtras(deep_copy(fields) if fields else {}, omit, slots, calls, refusal, names)
-    return Message(role, tuple(parts), _held(extras))
+    return Message(role, tuple(parts), _as_extras(extras))
 
 
 def _parse_result(message: Json, call_id: str, call_name: str) -> Message:
@@ -116,11 +116,11 @@ def _parse_result(message: Json, call_id: str, call_name: str) -> Message:
         tuple(content),
         wire_id=wire_id if isinstance(wire_id, str) else None,
     )
-    return Message("tool", (result,), _held(ChatMessageExtras(deep_copy(fields) if fields else {}, omit, slots)))
+    return Message("tool", (result,), _as_extras(ChatMessageExtras(deep_copy(fields) if fields else {}, omit, slots)))
 
 
-def _held(extras: ChatMessageExtras) -> Json:
-    return {} if extras == NOTHING else {DIALECT: extras}
+def _as_extras(extras: ChatMessageExtras) -> Json:
+    return {} if extras == NO_EXTRAS else {DIALECT: extras}
 
 
 def _take_content(fields: Json) -> tuple[list[Content], tuple[ContentSlot | None, ...] | None, tuple[str, ...]]:
@@ -149,7 +149,7 @@ def _take_reasoning(fields: Json) -> tuple[list[Reasoning], tuple[str, ...] | No
     """The reasoning, and the fields in which it was received unless those are the usual ones."""
     texts = {key: fields[key] for key in _REASONING if isinstance(fields.get(key), str)}
     details = fields.get("reasoning_details")
-    if not isinstance(details, list) or not all(isinstance(one, dict) for one in details):
+    if not isinstance(details, list) or not all(isinstance(entry, dict) for entry in details):
         details = []
     if not texts and not details:
         return [], None
@@ -160,7 +160,7 @@ def _take_reasoning(fields: Json) -> tuple[list[Reasoning], tuple[str, ...] | No
     if details:
         del fields["reasoning_details"]
     names = None if keys == ["reasoning_content"] else tuple(keys)
-    signature = next((one["signature"] for one in details if isinstance(one.get("signature"), str)), None)
+    signature = next((entry["signature"] for entry in details if isinstance(entry.get("signature"), str)), None)
     if details and details[-1] == signature_entry(signature):
         # How we pass the signature of another dialect to a Chat client.
         details = details[:-1]
@@ -173,5 +173,5 @@ def signature_entry(signature: str | None) -> Json:
 
 
 def _text_of_details(details: list[Json]) -> str:
-    texts = (one.get("text", one.get("summary")) for one in details)
+    texts = (entry.get("text", entry.get("summary")) for entry in details)
     return "".join(text for text in texts if isinstance(text, str))

@@ -22,7 +22,7 @@ from moonshim.engine.values.conversation import Media, Message, Part, Reasoning,
 from moonshim.engine.values.copies import deep_copy
 from moonshim.errors import CannotExpress
 
-__all__ = ["render_messages", "sole_signature"]
+__all__ = ["render_messages", "single_signature"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -51,11 +51,11 @@ def render_messages(
     >>> render_messages(history, format="kimi")[0]["tool_calls"][0]["id"]
     'functions.ls:0'
     """
-    ids = _Identifiers(messages, mapper, format, custom, tokens=tokens)
+    ids = _WireIds(messages, mapper, format, custom, tokens=tokens)
     return [out for position, message in enumerate(messages) for out in _render_message(message, position, ids)]
 
 
-class _Identifiers:
+class _WireIds:
     """Decides which id to write where; None for one that was missing and has not been assigned since."""
 
     def __init__(
@@ -74,7 +74,7 @@ class _Identifiers:
         calls = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
         self._wire = {call.id: call.wire_id for call in calls if call.wire_id is not None}
 
-    def of(self, part: ToolCall | ToolResult, position: int, place: int) -> str | None:
+    def id_of(self, part: ToolCall | ToolResult, position: int, place: int) -> str | None:
         if self._own is not None:
             # By position, not by lookup: the same message object may occur twice in a history.
             return self._own.at(position, place)
@@ -84,19 +84,19 @@ class _Identifiers:
             return self._mapper.resolve_tool_call_id(part)
         return self._mapper.resolve_tool_response_id(part)
 
-    def made(self, result: ToolResult) -> str:
+    def id_of_call(self, result: ToolResult) -> str:
         """The id of its call, for a result received without one."""
         return self._wire.get(result.call_id) or standard_id(result.call_id)
 
 
-def _render_message(message: Message, position: int, ids: _Identifiers) -> list[Json]:
+def _render_message(message: Message, position: int, ids: _WireIds) -> list[Json]:
     if message.is_one_text and is_plain(message) and message.role != "tool":
         return [{"role": message.role, "content": cast(Text, message.parts[0]).text}]
     extras = extras_of(message)
     results, body = list[Json](), list[tuple[int, Part]]()
     for place, part in enumerate(message.parts):
         if isinstance(part, ToolResult):
-            results.append(_render_result(part, ids.of(part, position, place), extras, ids))
+            results.append(_render_result(part, ids.id_of(part, position, place), extras, ids))
         else:
             body.append((place, part))
     if message.role == "tool" and "role" not in extras.fields:
@@ -110,22 +110,22 @@ def _render_message(message: Message, position: int, ids: _Identifiers) -> list[
     return [out, *results] if message.role == "assistant" else [*results, out]
 
 
-def _render_result(result: ToolResult, wire_id: str | None, extras: ChatMessageExtras, ids: _Identifiers) -> Json:
+def _render_result(result: ToolResult, wire_id: str | None, extras: ChatMessageExtras, ids: _WireIds) -> Json:
     out: Json = {"role": "tool"}
     if wire_id is not None:
         out["tool_call_id"] = wire_id
     elif not extras.lacks("tool_call_id"):
-        out["tool_call_id"] = ids.made(result)
+        out["tool_call_id"] = ids.id_of_call(result)
     _put_content(out, result.parts, extras, "")
     return _with_fields(out, extras)
 
 
 def _render_body(
-    message: Message, body: list[tuple[int, Part]], extras: ChatMessageExtras, position: int, ids: _Identifiers
+    message: Message, body: list[tuple[int, Part]], extras: ChatMessageExtras, position: int, ids: _WireIds
 ) -> Json:
     role = message.role
     out: Json = {"role": role}
-    calls = [(ids.of(part, position, place), part) for place, part in body if isinstance(part, ToolCall)]
+    calls = [(ids.id_of(part, position, place), part) for place, part in body if isinstance(part, ToolCall)]
     reasoning = [part for _, part in body if isinstance(part, Reasoning)]
     if role != "assistant" and (calls or reasoning):
         raise CannotExpress("only an assistant's message may have calls and reasoning", field=f"messages[{position}]")
@@ -138,13 +138,15 @@ def _render_body(
         # Redacted reasoning has no text.
         text = "\n".join(part.text for part in reasoning if part.text)
         fields = [part.field for part in reasoning if part.field is not None]
-        details = [deep_copy(one) for part in reasoning for one in part.details if ids.tokens or not _holds_token(one)]
+        details = [
+            deep_copy(entry) for part in reasoning for entry in part.details if ids.tokens or not _has_own_token(entry)
+        ]
         for field in fields[:1] or reasoning_fields(message):
             if field == "reasoning_details":
-                details = with_text(details, text)
+                details = add_reasoning_text(details, text)
             else:
                 out[field] = text
-        if (signature := sole_signature(reasoning)) and (ids.tokens or not is_signed(signature)):
+        if (signature := single_signature(reasoning)) and (ids.tokens or not is_signed(signature)):
             details.append(signature_entry(signature))
         out |= {"reasoning_details": details} if details else {}
     if calls or extras.calls:
@@ -152,26 +154,26 @@ def _render_body(
     return _with_fields(out, extras)
 
 
-def _holds_token(entry: Json) -> bool:
+def _has_own_token(entry: Json) -> bool:
     """Whether an entry of `reasoning_details` contains our own token, which hosts must not see."""
     return any(is_signed(value) for value in entry.values())
 
 
-def sole_signature(reasoning: Sequence[Reasoning]) -> str | None:
+def single_signature(reasoning: Sequence[Reasoning]) -> str | None:
     """The signature that the details do not contain; None for merged reasoning, which nobody signed."""
-    said = [part for part in reasoning if part.text or part.signature]
-    if len(said) != 1 or any("signature" in one for part in reasoning for one in part.details):
+    signed = [part for part in reasoning if part.text or part.signature]
+    if len(signed) != 1 or any("signature" in entry for part in reasoning for entry in part.details):
         return None
-    return said[0].signature
+    return signed[0].signature
 
 
-def with_text(details: list[Json], text: str) -> list[Json]:
+def add_reasoning_text(details: list[Json], text: str) -> list[Json]:
     """Add this text to `reasoning_details`: to an entry that can hold it and has none, if possible."""
-    if not text or any(isinstance(one.get(key), str) for one in details for key in ("text", "summary")):
+    if not text or any(isinstance(entry.get(key), str) for entry in details for key in ("text", "summary")):
         return details
-    for place, one in enumerate(details):
-        if key := TEXT_KEYS.get(str(one.get("type"))):
-            return [*details[:place], {**one, key: text}, *details[place + 1 :]]
+    for place, entry in enumerate(details):
+        if key := TEXT_KEYS.get(str(entry.get("type"))):
+            return [*details[:place], {**entry, key: text}, *details[place + 1 :]]
     return [{"type": "reasoning.text", "text": text}, *details]
 
 

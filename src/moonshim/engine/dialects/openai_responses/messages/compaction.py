@@ -12,24 +12,24 @@ from moonshim.engine.dialects.openai_responses.extras import Json
 from moonshim.engine.signing import InvalidSignature, SignedPayload, Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change
 
-__all__ = ["COMPACTIONS", "read_compaction", "write_compaction"]
+__all__ = ["COMPACTIONS", "parse_compaction", "render_compaction"]
 
 COMPACTIONS: Final = frozenset({"compaction", "compaction_summary"})
 """Codex has used the second name as well."""
-_INTRODUCED: Final = "This is a summary of what was said and done in this conversation before this point:\n\n"
+_INTRODUCTION: Final = "This is a summary of what was said and done in this conversation before this point:\n\n"
 
 
-def write_compaction(summary: str, signer: Signer, id: str) -> Json:
+def render_compaction(summary: str, signer: Signer, id: str) -> Json:
     """The item for a summary.
 
-    >>> item = write_compaction("They fixed the bug.", Signer(b"secret"), "cmp_1")
-    >>> read_compaction(item, Signer(b"secret"), "input[0]", [])["content"][0]["text"].split()[-4:]
+    >>> item = render_compaction("They fixed the bug.", Signer(b"secret"), "cmp_1")
+    >>> parse_compaction(item, Signer(b"secret"), "input[0]", [])["content"][0]["text"].split()[-4:]
     ['They', 'fixed', 'the', 'bug.']
     """
     return {"id": id, "type": "compaction", "encrypted_content": signer.sign(SignedPayload(text=summary), "summary")}
 
 
-def read_compaction(item: Json, signer: Signer, where: str, changes: list[Change]) -> Json:
+def parse_compaction(item: Json, signer: Signer, where: str, changes: list[Change]) -> Json:
     """The message for an item that we signed; any other item is returned unchanged.
 
     An item signed under another key is reported. One encrypted by another host is an opaque item.
@@ -45,5 +45,5 @@ def read_compaction(item: Json, signer: Signer, where: str, changes: list[Change
         return item
     except UnicodeEncodeError:
         raise InvalidSignature("this token was issued by Moonshim and has been altered", field=place) from None
-    content = [{"type": "input_text", "text": _INTRODUCED + (summary or "")}]
+    content = [{"type": "input_text", "text": _INTRODUCTION + (summary or "")}]
     return {"type": "message", "role": "user", "content": content}

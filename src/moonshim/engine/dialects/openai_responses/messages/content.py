@@ -86,9 +86,9 @@ def _parse_media(entry: Json, kind: Literal["image", "file", "audio"]) -> Media 
         address = address.get("url")  # as in Chat: some clients write it here too
     data, media_type, url = None, None, None
     if isinstance(address, str):
-        found = _DATA_URL.match(address)
-        if found is not None:
-            media_type, data = found[1], address[found.end() :]
+        matches = _DATA_URL.match(address)
+        if matches is not None:
+            media_type, data = matches[1], address[matches.end() :]
         elif kind == "image":
             url = address
         else:
@@ -103,7 +103,7 @@ def _parse_media(entry: Json, kind: Literal["image", "file", "audio"]) -> Media 
         url,
         data,
         media_type,
-        _others(entry, kind),
+        _other_fields(entry, kind),
         name if isinstance(name, str) else None,
         detail if isinstance(detail, str) else None,
     )
@@ -112,11 +112,11 @@ def _parse_media(entry: Json, kind: Literal["image", "file", "audio"]) -> Media 
 def _parse_audio(entry: Json) -> Media | None:
     match entry.get("input_audio"):
         case {"data": str(data), "format": str(format)}:
-            return Media("audio", None, data, f"audio/{format}", _others(entry, "audio"))
+            return Media("audio", None, data, f"audio/{format}", _other_fields(entry, "audio"))
     return None
 
 
-def _others(entry: Json, kind: str) -> Json:
+def _other_fields(entry: Json, kind: str) -> Json:
     known = _MEDIA_FIELDS[kind]
     others = {key: value for key, value in entry.items() if key not in known}
     return {DIALECT: ResponsesMediaExtras(others)} if others else {}
@@ -125,7 +125,7 @@ def _others(entry: Json, kind: str) -> Json:
 # --- parts -> entries -------------------------------------------------------------------------------------------
 
 
-def render_content(parts: Sequence[Part], came: Any, text_type: TextType) -> tuple[Any, list[Media]]:
+def render_content(parts: Sequence[Part], received: Any, text_type: TextType) -> tuple[Any, list[Media]]:
     """The content for these parts, as received where it still equals them; and the media that cannot be represented.
 
     >>> render_content([Text("hi")], "ho", "input_text")
@@ -133,39 +133,39 @@ def render_content(parts: Sequence[Part], came: Any, text_type: TextType) -> tup
     >>> render_content([Text("hi")], None, "input_text")
     ([{'type': 'input_text', 'text': 'hi'}], [])
     """
-    if isinstance(came, str) and len(parts) == 1 and isinstance(parts[0], Text):
+    if isinstance(received, str) and len(parts) == 1 and isinstance(parts[0], Text):
         return parts[0].text, []
-    if not isinstance(came, list):
-        return _rendered([(None, part) for part in parts], text_type)
-    said = parse_entries(came, "")
-    if [part for part in said if part is not None] == list(parts):
-        return came, []
-    pairs = [(None if place is None else came[place], part) for place, part in align(said, parts)]
-    return _rendered(pairs, text_type)
+    if not isinstance(received, list):
+        return _render_pairs([(None, part) for part in parts], text_type)
+    old_parts = parse_entries(received, "")
+    if [part for part in old_parts if part is not None] == list(parts):
+        return received, []
+    pairs = [(None if place is None else received[place], part) for place, part in align(old_parts, parts)]
+    return _render_pairs(pairs, text_type)
 
 
-def _rendered(pairs: list[tuple[Any, Part | None]], text_type: TextType) -> tuple[list[Any], list[Media]]:
-    entries, unsaid = list[Any](), list[Media]()
-    for came, part in pairs:
-        entry = came if part is None else render_entry(part, came, text_type)
+def _render_pairs(pairs: list[tuple[Any, Part | None]], text_type: TextType) -> tuple[list[Any], list[Media]]:
+    entries, unsupported = list[Any](), list[Media]()
+    for received, part in pairs:
+        entry = received if part is None else render_entry(part, received, text_type)
         if entry is None and isinstance(part, Media):
-            unsaid.append(part)
+            unsupported.append(part)
         elif entry is not None:
             entries.append(entry)
-    return entries, unsaid
+    return entries, unsupported
 
 
-def render_entry(part: Part, came: Any, text_type: TextType) -> Json | None:
+def render_entry(part: Part, received: Any, text_type: TextType) -> Json | None:
     """The entry for a part; None if Responses has none. Other fields of a received entry stay."""
     if isinstance(part, Text):
-        if not isinstance(came, dict):
+        if not isinstance(received, dict):
             return {"type": text_type, "text": part.text}
-        key = _TEXTS[came["type"]]
-        return came if came[key] == part.text else {**came, key: part.text}
+        key = _TEXTS[received["type"]]
+        return received if received[key] == part.text else {**received, key: part.text}
     if not isinstance(part, Media) or text_type == "output_text":
         return None
-    if isinstance(came, dict) and _parse_entry(came, "", 0) == part:
-        return came
+    if isinstance(received, dict) and _parse_entry(received, "", 0) == part:
+        return received
     entry = _render_media(part)
     return None if entry is None else {**entry, **media_fields(part)}
 
@@ -195,7 +195,7 @@ P = TypeVar("P", bound=Part)
 Key: TypeAlias = tuple[str | None, ...]
 
 
-def align(said: Sequence[Part | None], parts: Sequence[P]) -> list[tuple[int | None, P | None]]:
+def align(old_parts: Sequence[Part | None], parts: Sequence[P]) -> list[tuple[int | None, P | None]]:
     """Match each original place with one of the current parts.
 
     If the same kinds of parts are in the same order, each keeps its place, changed or not. Otherwise parts were added
@@ -205,18 +205,18 @@ def align(said: Sequence[Part | None], parts: Sequence[P]) -> list[tuple[int | N
     >>> align([Text("a"), None, Text("b")], [Text("b"), Text("c"), Text("d")])
     [(1, None), (2, Text(text='b')), (None, Text(text='c')), (None, Text(text='d'))]
     """
-    places = [place for place, part in enumerate(said) if part is not None]
-    if [type(said[place]) for place in places] == [type(part) for part in parts]:
-        found: list[int | None] = list(places)
+    places = [place for place, part in enumerate(old_parts) if part is not None]
+    if [type(old_parts[place]) for place in places] == [type(part) for part in parts]:
+        matches: list[int | None] = list(places)
     else:
         waiting: dict[Key, deque[int]] = {}
         for place in places:
-            part = said[place]
+            part = old_parts[place]
             assert part is not None
             waiting.setdefault(_key(part), deque()).append(place)
-        found = [queue.popleft() if (queue := waiting.get(_key(part))) else None for part in parts]
-    out, bare = list[tuple[int | None, P | None]](), deque(p for p, part in enumerate(said) if part is None)
-    for at, now in zip(found, parts, strict=True):
+        matches = [queue.popleft() if (queue := waiting.get(_key(part))) else None for part in parts]
+    out, bare = list[tuple[int | None, P | None]](), deque(p for p, part in enumerate(old_parts) if part is None)
+    for at, now in zip(matches, parts, strict=True):
         while bare and at is not None and bare[0] < at:
             out.append((bare.popleft(), None))
         out.append((at, now))

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from moonshim.engine.dialects.openai_responses.extras import Json
 from moonshim.engine.dialects.openai_responses.messages.content import parse_content
-from moonshim.engine.dialects.openai_responses.tools import Names
+from moonshim.engine.dialects.openai_responses.tools import ToolNamespaces
 from moonshim.engine.values.conversation import Reasoning, Text, ToolCall, ToolResult
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import InvalidInput
@@ -34,11 +34,11 @@ __all__ = [
     "CallItem",
     "OutputItem",
     "call_payload",
-    "read_call",
-    "read_reasoning",
-    "read_result",
+    "parse_call",
+    "parse_reasoning",
+    "parse_result",
     "type_of",
-    "wrapped",
+    "wrap_input",
 ]
 
 
@@ -100,7 +100,7 @@ def type_of(item: Any, where: str) -> str:
 # --- calls ------------------------------------------------------------------------------------------------------
 
 
-def read_call(item: Json, names: Names, where: str) -> ToolCall:
+def parse_call(item: Json, names: ToolNamespaces, where: str) -> ToolCall:
     """Parse a call item; its canonical id is still the wire id."""
     how = CALLS[item["type"]]
     name = how.name or item.get("name")
@@ -115,7 +115,7 @@ def read_call(item: Json, names: Names, where: str) -> ToolCall:
     if how.payload == "input":
         if not isinstance(payload, str):
             raise InvalidInput("input must be a string", field=f"{where}.input")
-        return ToolCall(wire_id or "", name, wrapped(payload), wire_id)
+        return ToolCall(wire_id or "", name, wrap_input(payload), wire_id)
     return ToolCall(wire_id or "", name, call_payload(payload, f"{where}.{how.payload}"), wire_id)
 
 
@@ -129,10 +129,10 @@ def call_payload(payload: Any, where: str | None = None) -> str:
         raise InvalidInput("this is nested too deeply", field=where) from None
 
 
-def wrapped(text: str) -> str:
+def wrap_input(text: str) -> str:
     """Free-form text as the arguments of a function.
 
-    >>> wrapped('a "b"')
+    >>> wrap_input('a "b"')
     '{"input":"a \\\\"b\\\\""}'
     """
     return '{"input":' + encode(text).decode() + "}"
@@ -141,7 +141,7 @@ def wrapped(text: str) -> str:
 # --- results ----------------------------------------------------------------------------------------------------
 
 
-def read_result(item: Json, where: str) -> ToolResult:
+def parse_result(item: Json, where: str) -> ToolResult:
     """Parse a result item, for the call with its id."""
     how = OUTPUTS[item["type"]]
     payload, wire_id, name = item.get(how.payload), item.get("call_id"), item.get("name")
@@ -160,7 +160,7 @@ def read_result(item: Json, where: str) -> ToolResult:
 # --- reasoning --------------------------------------------------------------------------------------------------
 
 
-def read_reasoning(item: Json, where: str) -> Reasoning:
+def parse_reasoning(item: Json, where: str) -> Reasoning:
     """Parse a reasoning item: its text or else its summary, and the content that its host encrypted."""
     text = _texts(item, "content", "", where)
     token = item.get("encrypted_content")

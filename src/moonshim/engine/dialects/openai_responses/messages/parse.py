@@ -15,25 +15,25 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moonshim.engine.dialects.openai_responses.extras import DIALECT, Json, ResponsesMessageExtras
-from moonshim.engine.dialects.openai_responses.messages.compaction import COMPACTIONS, read_compaction
+from moonshim.engine.dialects.openai_responses.messages.compaction import COMPACTIONS, parse_compaction
 from moonshim.engine.dialects.openai_responses.messages.content import parse_content
 from moonshim.engine.dialects.openai_responses.messages.items import (
     CALLS,
     OUTPUTS,
-    read_call,
-    read_reasoning,
-    read_result,
+    parse_call,
+    parse_reasoning,
+    parse_result,
     type_of,
 )
-from moonshim.engine.dialects.openai_responses.tools import Names
+from moonshim.engine.dialects.openai_responses.tools import ToolNamespaces
 from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.signing import InvalidSignature, Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Role, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
 
-__all__ = ["ROLES", "SPEAKERS", "ItemReader", "parse_messages", "with_canonical_ids"]
+__all__ = ["ROLES", "ROLE_OF", "ItemReader", "parse_messages", "with_canonical_ids"]
 
-SPEAKERS: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+ROLE_OF: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 ROLES: Final[dict[Role, str]] = {"user": "user", "assistant": "assistant", "system": "system", "tool": "user"}
 
 
@@ -50,16 +50,16 @@ def parse_messages(items: Iterable[Any], *, after: Sequence[Message] = ()) -> li
         items = [{"role": "user", "content": items}]
     if isinstance(items, (bytes, dict)) or not isinstance(items, Iterable):
         raise InvalidInput(f"input must be a string or a list, not {type(items).__name__}", field="input")
-    reading = ItemReader(Names(), None)
+    reader = ItemReader(ToolNamespaces(), None)
     for item in items:
-        reading.add(item)
-    return with_canonical_ids(reading.messages(), after)
+        reader.add(item)
+    return with_canonical_ids(reader.messages(), after)
 
 
 class ItemReader:
     """Reads the items of one request, one after the other."""
 
-    def __init__(self, names: Names, signer: Signer | None) -> None:
+    def __init__(self, names: ToolNamespaces, signer: Signer | None) -> None:
         self.changes: list[Change] = []
         self.locations: list[str] = []
         self._names = names
@@ -79,21 +79,21 @@ class ItemReader:
         if kind == "item_reference" and not isinstance(item.get("id"), str):
             raise InvalidInput("an item_reference needs the id of an item", field=where)
         if kind in COMPACTIONS and self._signer is not None:
-            item = read_compaction(item, self._signer, where, self.changes)
+            item = parse_compaction(item, self._signer, where, self.changes)
             kind = type_of(item, where)
         if kind == "message":
             role = _role(item, where)
             content = parse_content(item.get("content"), f"{where}.content")
-            self._put(role, content, item, where)
+            self._append(role, content, item, where)
         elif kind in CALLS:
-            self._put("assistant", [read_call(item, self._names, where)], item, where)
+            self._append("assistant", [parse_call(item, self._names, where)], item, where)
         elif kind in OUTPUTS:
-            self._put("tool", [read_result(item, where)], item, where)
+            self._append("tool", [parse_result(item, where)], item, where)
         elif kind == "reasoning":
-            part, item = self._reasoning(item, where)
-            self._put("assistant", [part], item, where)
+            part, item = self._parse_reasoning(item, where)
+            self._append("assistant", [part], item, where)
         elif self._done:
-            if self._loose is None and self._done[-1][0] != "assistant" and _is_models(kind):
+            if self._loose is None and self._done[-1][0] != "assistant" and _is_model_action(kind):
                 self._loose = len(self._done[-1][2])
             self._done[-1][2].append(item)
             self._done[-1][3].append(self._number - 1)
@@ -103,13 +103,13 @@ class ItemReader:
     def messages(self) -> list[Message]:
         """The messages. Items that belong to no message at all form an assistant message without parts."""
         if self._waiting:
-            self._put("assistant", [], None, "input[0]")
+            self._append("assistant", [], None, "input[0]")
         return [
             Message(role, tuple(parts), {DIALECT: ResponsesMessageExtras(tuple(items), tuple(at))})
             for role, parts, items, at in self._done
         ]
 
-    def _put(self, role: Role, parts: Sequence[Part], item: Json | None, where: str) -> None:
+    def _append(self, role: Role, parts: Sequence[Part], item: Json | None, where: str) -> None:
         items = [] if item is None else [item]
         at = [self._number - 1] * len(items)
         if role == "assistant" and self._done and self._done[-1][0] == "assistant":
@@ -118,29 +118,29 @@ class ItemReader:
             self._done[-1][3].extend(at)
             return
         if self._loose is not None and role in ("user", "system"):
-            self._part(self._loose)
+            self._split_off(self._loose)
         self._loose = None
         # Pending items came before everything else.
         self._done.append((role, list(parts), [*self._waiting, *items], [*range(len(self._waiting)), *at]))
         self._waiting = []
         self.locations.append(where)
 
-    def _part(self, start: int) -> None:
+    def _split_off(self, start: int) -> None:
         """Split off what the model did into a message of its own, after the message that holds it."""
         _, _, items, at = self._done[-1]
         self._done.append(("assistant", [], items[start:], at[start:]))
         self.locations.append(f"input[{at[start]}]")
         del items[start:], at[start:]
 
-    def _reasoning(self, item: Json, where: str) -> tuple[Reasoning, Json]:
+    def _parse_reasoning(self, item: Json, where: str) -> tuple[Reasoning, Json]:
         """The reasoning, and the item without our own token, which hosts must not see."""
-        part = read_reasoning(item, where)
+        part = parse_reasoning(item, where)
         if self._signer is None or not is_signed(part.signature):
             return part, item
         part, token = replace(part, signature=None), item["encrypted_content"]
         bare = {key: value for key, value in item.items() if key != "encrypted_content"}
         try:
-            sealed = self._signer.open(token, field=f"{where}.encrypted_content")
+            payload = self._signer.open(token, field=f"{where}.encrypted_content")
         except UnknownSigningKey as unknown:
             detail = f"encrypted_content was made under the key {unknown}, which is not ours; it was left out"
             self.changes.append(Change("seal_unknown", detail, f"{where}.encrypted_content"))
@@ -149,20 +149,20 @@ class ItemReader:
             raise InvalidSignature(
                 "this token was issued by Moonshim and has been altered", field=f"{where}.encrypted_content"
             ) from None
-        text = part.text if sealed.text is None else sealed.text
-        return Reasoning(text, sealed.signature, sealed.details, sealed.field), bare
+        text = part.text if payload.text is None else payload.text
+        return Reasoning(text, payload.signature, payload.details, payload.field), bare
 
 
-def _is_models(kind: str) -> bool:
+def _is_model_action(kind: str) -> bool:
     """Whether an item outside of any message is something that the model or its host did."""
     return kind == "item_reference" or kind.endswith("_call")
 
 
 def _role(item: Json, where: str) -> Role:
-    given = item.get("role")
-    role = SPEAKERS.get(given) if isinstance(given, str) else None
+    name = item.get("role")
+    role = ROLE_OF.get(name) if isinstance(name, str) else None
     if role is None:
-        raise InvalidInput(f"role must be one of {', '.join(SPEAKERS)}", field=f"{where}.role")
+        raise InvalidInput(f"role must be one of {', '.join(ROLE_OF)}", field=f"{where}.role")
     return role
 
 
@@ -175,12 +175,12 @@ def with_canonical_ids(messages: list[Message], after: Sequence[Message] = ()) -
         if seen.position < before:
             continue
         position = seen.position - before
-        mine = parts.setdefault(position, list(messages[position].parts))
-        old = mine[seen.place]
+        new_parts = parts.setdefault(position, list(messages[position].parts))
+        old = new_parts[seen.place]
         if isinstance(old, ToolCall):
-            mine[seen.place] = replace(old, id=ids[slot])
+            new_parts[seen.place] = replace(old, id=ids[slot])
         elif isinstance(old, ToolResult):
-            mine[seen.place] = replace(old, call_id=ids[slot], name=old.name or pairing.slots[slot].name or None)
+            new_parts[seen.place] = replace(old, call_id=ids[slot], name=old.name or pairing.slots[slot].name or None)
     return [
         replace(message, parts=tuple(parts[position])) if position in parts else message
         for position, message in enumerate(messages)
