@@ -42,6 +42,6 @@ def test_the_longest_entry_counts_and_what_is_kept_is_spread(monkeypatch: pytest
 
 def test_a_file_of_which_nothing_is_kept_is_not_imported_for_the_quick_tier() -> None:
     assert is_wholly_slow(ROOT / "tests/cli/test_hangup.py")
-    assert not is_wholly_slow(ROOT / "tests/cli/test_mend.py")
+    assert not is_wholly_slow(ROOT / "tests/cli/mend/test_command.py")
     assert not is_wholly_slow(Path("/elsewhere/test_x.py"))
     assert WITHOUT_SLOW in (ROOT / "scripts/run_tests.py").read_text("utf-8")

@@ -16,7 +16,7 @@ from anthropic import Anthropic
 from openai import APIStatusError, BadRequestError, OpenAI
 
 from moonshim.cli import main
-from moonshim.cli.simulate import ACTIONS, parser
+from moonshim.cli.simulate.command import ACTIONS, parser
 from moonshim.simulator.faults import FAULTS
 from moonshim.simulator.host.behaviours import BEHAVIOURS
 from moonshim.simulator.model.scenario import BUILT_IN

@@ -21,12 +21,12 @@ HOST: Final = "127.0.0.1"
 PORT: Final = 8485
 MOST: Final = 1_000_000
 ACTIONS: Final = {
-    "render": ("moonshim.cli.simulate_render", "show the prompt that a model would see for a request"),
-    "faults": ("moonshim.cli.simulate_tables", "list all faults, and where each was seen"),
-    "scenarios": ("moonshim.cli.simulate_tables", "list what the scripted model can play"),
-    "models": ("moonshim.cli.simulate_tables", "list the models"),
-    "behaviours": ("moonshim.cli.simulate_tables", "list the hosts it can emulate"),
-    "assumptions": ("moonshim.cli.simulate_tables", "list rules that the real API may have"),
+    "render": ("moonshim.cli.simulate.render", "show the prompt that a model would see for a request"),
+    "faults": ("moonshim.cli.simulate.tables", "list all faults, and where each was seen"),
+    "scenarios": ("moonshim.cli.simulate.tables", "list what the scripted model can play"),
+    "models": ("moonshim.cli.simulate.tables", "list the models"),
+    "behaviours": ("moonshim.cli.simulate.tables", "list the hosts it can emulate"),
+    "assumptions": ("moonshim.cli.simulate.tables", "list rules that the real API may have"),
 }
 """Subcommands: the module, which has `main(argv) -> int`, and what it does."""
 

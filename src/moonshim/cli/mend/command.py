@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, cast
 import msgspec
 
 from moonshim.cli import console
-from moonshim.cli.destination import CannotWrite, OutputFolder, StandardOutput, UnusableFolder
-from moonshim.cli.mend_options import explain_options, parse_settings
-from moonshim.cli.mend_report import Outcome, render_json, render_table
+from moonshim.cli.mend.destination import CannotWrite, OutputFolder, StandardOutput, UnusableFolder
+from moonshim.cli.mend.options import explain_options, parse_settings
+from moonshim.cli.mend.report import Outcome, render_json, render_table
 from moonshim.cli.recording import NotARecording, Recording, Sniffer, split_header
 from moonshim.cli.request_file import BadRequestFile, RequestFacts, facts_from_header, read_request, read_tools
 from moonshim.engine.formats import is_kimi_model

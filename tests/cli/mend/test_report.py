@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import moonshim
 from moonshim.cli import console
-from moonshim.cli.mend_options import EXPLAINED
-from moonshim.cli.mend_report import Outcome, render_json, render_table
+from moonshim.cli.mend.options import EXPLAINED
+from moonshim.cli.mend.report import Outcome, render_json, render_table
 from moonshim.engine.values.events import Failed, Finished, Repaired
 from tests.support.command import CLEAN, EXAMPLE, RESPONSE, mend
 

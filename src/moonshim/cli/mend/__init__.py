@@ -1,0 +1,7 @@
+"""`moonshim mend`: recorded streams and responses -> mended ones, and a report of the repairs."""
+
+from __future__ import annotations
+
+from moonshim.cli.mend.command import main
+
+__all__ = ["main"]

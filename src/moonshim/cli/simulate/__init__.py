@@ -1,0 +1,7 @@
+"""`moonshim simulate`: a Kimi API on this machine, and its subcommands."""
+
+from __future__ import annotations
+
+from moonshim.cli.simulate.command import main
+
+__all__ = ["main"]
