@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.config import Config, ProviderConfig, Secret, Timeouts, endpoint_of, without_secrets
+from moonshim.config import Config, ProviderConfig, Secret, Target, Timeouts, endpoint_of, without_secrets
 from moonshim.config.endpoints import is_loopback
 from moonshim.doctor.clues import (
     Spoken,
@@ -30,7 +30,7 @@ from moonshim.doctor.clues import (
     similar_names,
     speaks,
 )
-from moonshim.engine.exchange import Exchange, RequestTarget
+from moonshim.engine.exchange import Exchange
 from moonshim.engine.hosts.errors.body import mask_secrets
 from moonshim.engine.prepare import read_request
 from moonshim.engine.response.reply import ResponseStream
@@ -40,6 +40,7 @@ from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.errors import MoonshimError, Problem, UpstreamError, UpstreamStalled, UpstreamUnreachable
 from moonshim.gateway.observe.log_lines import WORDS
 from moonshim.gateway.outbound.request_headers import host_headers
+from moonshim.gateway.outbound.routing import request_target
 from moonshim.http_client import UpstreamClient, UpstreamRequest, UpstreamResponse
 from moonshim.transformers import load_chain
 
@@ -359,18 +360,9 @@ class _Check:
         provider = self._provider
         chain = load_chain(provider.uses_for(self._model), log=lambda level, name, fields: None)
         body = {"model": self._model, "messages": messages, "stream": True, "max_tokens": MOST_TOKENS}
-        target = RequestTarget(
-            key=(provider.name, self._model),
-            upstream=self._dialect,
-            host=provider.host,
-            base_url=provider.api_base_url,
-            options=chain.options,
-            overrides=provider.overrides_for(self._model),
-            transformers=chain.transformers,
-            extra_body=provider.body_for(self._model),
-        )
+        target = request_target(Target(provider, self._model), chain)
         exchange = Exchange(read_request(body | _TOOLS[self._dialect], dialect=self._dialect))
-        exchange.prepare(target)
+        exchange.prepare(replace(target, upstream=self._dialect, retry_empty_answer=False))
         return exchange
 
     def _call_to(

@@ -32,7 +32,7 @@ from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.observe.stream_log import StreamLog, StreamLogs
 from moonshim.gateway.outbound.attempts import Attempt, Breakers, RetryBudget
 from moonshim.gateway.outbound.provider_keys import ProviderKeys
-from moonshim.gateway.outbound.routing import Router
+from moonshim.gateway.outbound.routing import Router, request_target
 from moonshim.http_client import UpstreamClient
 from moonshim.store import Store, open_store
 from moonshim.transformers import Chain, load_chain
@@ -78,19 +78,7 @@ class ConfigSnapshot:
 
     def request_target(self, target: Target) -> RequestTarget:
         """How requests are prepared for one model at one provider."""
-        provider, chain = target.provider, self.chain(target)
-        return RequestTarget(
-            key=(provider.name, target.model),
-            upstream=provider.dialect,
-            host=provider.host,
-            base_url=provider.api_base_url,
-            model=target.model,
-            options=chain.options,
-            overrides=provider.overrides_for(target.model),
-            transformers=chain.transformers,
-            extra_body=provider.body_for(target.model),
-            retry_empty_answer=provider.retry_empty_answer,
-        )
+        return request_target(target, self.chain(target))
 
 
 def _log_event(level: str, name: str, fields: dict[str, Any]) -> None:

@@ -8,9 +8,11 @@ from typing import Final, NamedTuple
 
 from moonshim.config import Config, Target
 from moonshim.config.environment import CLIENTS_OWN
+from moonshim.engine.exchange import RequestTarget
 from moonshim.errors import Problem, Refused
+from moonshim.transformers import Chain
 
-__all__ = ["Router"]
+__all__ = ["Router", "request_target"]
 
 _LONGEST_NAME: Final = 512
 """A longer name is unknown: it is neither searched for nor compared."""
@@ -20,6 +22,23 @@ _ANY: Final = "*"
 _SUGGESTED: Final = 5
 _FAULT: Final = "+"
 """Separates a simulator model from the name of a fault."""
+
+
+def request_target(target: Target, chain: Chain) -> RequestTarget:
+    """How requests are prepared for one model at one provider, with the transformers configured for it."""
+    provider = target.provider
+    return RequestTarget(
+        key=(provider.name, target.model),
+        upstream=provider.dialect,
+        host=provider.host,
+        base_url=provider.api_base_url,
+        model=target.model,
+        options=chain.options,
+        overrides=provider.overrides_for(target.model),
+        transformers=chain.transformers,
+        extra_body=provider.body_for(target.model),
+        retry_empty_answer=provider.retry_empty_answer,
+    )
 
 
 class _Found(NamedTuple):
