@@ -4,8 +4,8 @@
        ^                  |
        +---- correct <----+-> error_from
 
-A shell owns sockets, timeouts, pauses between attempts, stores, logs and metrics. Whatever it passes on to a client or
-shows to a person comes from here: with the keys masked that the host was sent and may repeat.
+A shell owns sockets, timeouts, pauses between attempts, stores, logs and metrics. The errors that it passes on or logs
+come from here, where the keys are masked that the host was sent and may repeat.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class RequestTarget(Struct, frozen=True, kw_only=True):
 class Exchange:
     """Prepares one request for one target after the other, and repairs the response of the one that accepts it.
 
-    Guarantees for the shell: a refusal is corrected at most once for each target; nothing that `feed`, `end` and `fail`
-    return, and no `problem`, contains a secret; what has to be stored is there before the bytes that tell the client
-    that the response is over, and only once.
+    Guarantees for the shell: a refusal is corrected at most once for each target; no error, as a `Problem` or in the
+    bytes of a failed response, contains a secret; what has to be stored is there once, and before the bytes that tell
+    the client that the response is over.
     """
 
     def __init__(
@@ -112,6 +112,7 @@ class Exchange:
 
     @property
     def is_prepared(self) -> bool:
+        """Whether the request could be prepared for a target."""
         return self._prepared is not None
 
     @property
@@ -143,7 +144,7 @@ class Exchange:
         )
 
     def correct(self, problem: Problem) -> bool:
-        """Whether the host refused something that the next `prepare` for it puts right: at most once per target."""
+        """Whether the host refused something that the next `prepare` for it corrects: at most once per target."""
         target, sent = self.target, self.prepared
         if target.key in self._corrected or not self._learned.learn_from_error(
             target.key, sent.profile, problem, lambda fields: self._prepare(target, fields).body != sent.body
