@@ -36,7 +36,7 @@ def test_every_default_of_the_page_is_that_of_the_code() -> None:
     import inspect
 
     from moonshim.agent import Agent
-    from moonshim.agent.execution import GRACE_SECONDS
+    from moonshim.agent.execution.runner import GRACE_SECONDS
     from moonshim.agent.toolbox import toolbox
 
     agent = inspect.signature(Agent).parameters

@@ -293,7 +293,7 @@ def test_whoever_is_asked_may_be_stopped_too() -> None:
 
 
 def test_a_tool_that_ignores_that_it_is_stopped_is_left_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moonshim.agent.execution.GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("moonshim.agent.execution.runner.GRACE_SECONDS", 0.01)
 
     async def test() -> None:
         began, let_go = asyncio.Event(), asyncio.Event()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from moonshim.agent.execution import ALLOWED, Allowed
+from moonshim.agent.execution.runner import ALLOWED, Allowed
 from moonshim.agent.toolbox import toolbox
 from moonshim.chat.permissions import Grant, Permission, PermissionAnswer, grant_for
 from moonshim.engine.values.conversation import ToolCall

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from moonshim.agent.events import MessageSaved, RoundStarted, RunEnded, SaveFailed, Step, ToolEnded, ToolStarted
-    from moonshim.agent.execution import Allowed
+    from moonshim.agent.execution.runner import Allowed
     from moonshim.agent.history import History, HistoryError, HistoryFile, HistoryNotSaved, read_history
     from moonshim.agent.loop import Agent, AgentBusy, AgentStopped
     from moonshim.agent.marked_text import as_marked_text, parse_marked_text
@@ -48,7 +48,7 @@ _HOMES = {
     "AgentBusy": "loop",
     "AgentStopped": "loop",
     "AgentTool": "tools",
-    "Allowed": "execution",
+    "Allowed": "execution.runner",
     "AnswerFailed": "provider",
     "AnswerStream": "stream",
     "ExchangeResult": "stream",

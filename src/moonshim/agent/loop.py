@@ -15,12 +15,12 @@ from typing import Any, Final, Protocol
 from msgspec.structs import replace
 
 from moonshim.agent.accumulate import MessageAccumulator, text_of
-from moonshim.agent.calls import CallsUnderWay, ToolLimits
-from moonshim.agent.cancellation import Stopped, Stopping
 from moonshim.agent.events import MessageSaved, RoundStarted, RunEnded, SaveFailed, Step, ToolEnded
-from moonshim.agent.execution import Allow, failed_result, run_loop
+from moonshim.agent.execution.calls import CallsUnderWay, ToolLimits
+from moonshim.agent.execution.cancellation import Stopped, Stopping
+from moonshim.agent.execution.repetition import Repeating
+from moonshim.agent.execution.runner import Allow, failed_result, run_loop
 from moonshim.agent.history import History, HistoryNotSaved
-from moonshim.agent.repetition import Repeating
 from moonshim.agent.tools import AgentTool, tools_by_name
 from moonshim.engine.values.conversation import Message, Text, ToolCall, Usage
 from moonshim.engine.values.events import Event

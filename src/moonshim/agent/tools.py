@@ -11,7 +11,7 @@ from typing import Any, Final, overload
 
 from msgspec import Struct, field
 
-from moonshim.agent.signatures import ArgumentsInvalid, Signature, read_object, read_signature
+from moonshim.agent.schema.signatures import ArgumentsInvalid, Signature, read_object, read_signature
 from moonshim.engine.values.conversation import Tool
 from moonshim.errors import InvalidInput, MoonshimError
 

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from moonshim.agent.execution import ALLOWED, Allowed
+from moonshim.agent.execution.runner import ALLOWED, Allowed
 from moonshim.agent.toolbox.folder import WorkingFolder
 from moonshim.agent.tools import AgentTool, ToolFailed
 from moonshim.chat.render.sanitize import clean_line

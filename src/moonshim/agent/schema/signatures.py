@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import UNSET, Struct
 
-from moonshim.agent.docstrings import describe
+from moonshim.agent.schema.docstrings import describe
 from moonshim.agent.shorten import cut_middle, describe_error
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import InvalidInput

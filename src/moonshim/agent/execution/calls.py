@@ -11,10 +11,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from moonshim.agent.cancellation import Stopping
 from moonshim.agent.events import ToolEnded, ToolStarted
-from moonshim.agent.execution import Allow, Ready, end_tasks, failed_result, look_up, run_ready
-from moonshim.agent.repetition import Repeating
+from moonshim.agent.execution.cancellation import Stopping
+from moonshim.agent.execution.repetition import Repeating
+from moonshim.agent.execution.runner import Allow, Ready, end_tasks, failed_result, look_up, run_ready
 from moonshim.agent.tools import AgentTool
 from moonshim.engine.values.conversation import ToolCall, ToolResult
 

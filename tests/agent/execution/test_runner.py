@@ -14,7 +14,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from moonshim.agent.execution import Ready, look_up, run_ready
+from moonshim.agent.execution.runner import Ready, look_up, run_ready
 from moonshim.agent.tools import AgentTool, ToolFailed, tool
 from moonshim.engine.values.conversation import Media, Text, ToolCall, ToolResult
 from tests.agent.asking import run
@@ -154,7 +154,7 @@ def test_a_function_may_return_something_to_wait_for() -> None:
 def test_a_thread_that_never_ends_is_left_and_does_not_keep_the_program() -> None:
     code = """
 import asyncio, threading
-from moonshim.agent.execution import look_up, run_ready
+from moonshim.agent.execution.runner import look_up, run_ready
 from moonshim.agent.tools import tool
 from moonshim.engine.values.conversation import ToolCall
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.agent.docstrings import Described, describe
+from moonshim.agent.schema.docstrings import Described, describe
 
 GOOGLE = """Search the web.
 

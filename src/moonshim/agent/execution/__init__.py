@@ -1,0 +1,1 @@
+"""The tool calls of a response -> their results: run in parallel, bounded, and stoppable."""

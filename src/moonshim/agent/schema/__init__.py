@@ -1,0 +1,1 @@
+"""Python functions -> JSON schemas of their parameters, and readers of their arguments."""
