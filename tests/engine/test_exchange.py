@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from moonshim.engine.exchange import Exchange, RequestTarget
+from moonshim.engine.exchange import EventCollector, Exchange, RequestTarget
 from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.prepare import read_request
 from moonshim.engine.reasoning_cache import ReasoningLookup, store_key
-from moonshim.engine.response.pipeline import EventCollector
 from moonshim.engine.values.conversation import Reasoning, Text
 from moonshim.engine.values.events import Failed, Finished
 from moonshim.errors import Problem
@@ -296,7 +295,7 @@ def test_after_an_empty_answer_a_second_one_follows_in_the_same_response(client:
     exchange.start_response(SSE)
     out, wanted = fed(exchange, empty(), size), [exchange.wants_retry]
     exchange.take_entry()
-    exchange.start_retry()
+    exchange.start_retry(SSE)
     wanted.append(exchange.wants_retry)
     assert wanted == [True, False]
     out += fed(exchange, answer_of("openai_chat", thought="Once more.", calls=0).stream, size) + exchange.end()
@@ -326,7 +325,7 @@ def test_a_second_empty_answer_is_not_followed_by_a_third() -> None:
     exchange = exchange_of(target=RETRYING)
     exchange.start_response(SSE)
     fed(exchange, empty())
-    exchange.start_retry()
+    exchange.start_retry(SSE)
     fed(exchange, empty())
     assert not exchange.wants_retry
     exchange.end()

@@ -15,11 +15,10 @@ from msgspec.structs import replace
 
 from moonshim.compat import FormerName
 from moonshim.engine.assemble import Assembler
-from moonshim.engine.exchange import Exchange
+from moonshim.engine.exchange import EventCollector, Exchange
 from moonshim.engine.hosts.errors.body import mask_secrets
 from moonshim.engine.hosts.errors.classify import ERROR_BYTES
 from moonshim.engine.ids import CanonicalIds
-from moonshim.engine.response.pipeline import EventCollector
 from moonshim.engine.values.conversation import Change, Message, Part, ToolCall, Usage
 from moonshim.engine.values.events import BlockOpened, Event, Failed, Finished, Repaired, Started, failed_by
 from moonshim.errors import Problem, UpstreamError, problem_of

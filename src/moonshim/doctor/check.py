@@ -30,10 +30,9 @@ from moonshim.doctor.clues import (
     similar_names,
     speaks,
 )
-from moonshim.engine.exchange import Exchange
+from moonshim.engine.exchange import Exchange, ResponseStream
 from moonshim.engine.hosts.errors.body import mask_secrets
 from moonshim.engine.prepare import read_request
-from moonshim.engine.response.reply import ResponseStream
 from moonshim.engine.values.conversation import Reasoning, Text, ToolCall
 from moonshim.engine.values.events import Finished
 from moonshim.engine.wire.json_codec import decode_object, encode

@@ -23,6 +23,7 @@ from moonshim.engine.hosts.errors.classify import mask_problem, read_problem
 from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.prepare import ParsedRequest, Prepared
 from moonshim.engine.reasoning_cache import CacheEntry
+from moonshim.engine.response.pipeline import EventCollector
 from moonshim.engine.response.reply import MAX_ANSWER_BYTES, Form, ResponseStream, form_of, read_reply
 from moonshim.engine.stages import Transformer
 from moonshim.engine.values.conversation import Reasoning, Usage
@@ -30,7 +31,15 @@ from moonshim.engine.values.events import Failed, Finished
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import MoonshimError, Problem
 
-__all__ = ["CONTENT_TYPES", "Exchange", "RequestTarget", "describe_counts"]
+__all__ = [
+    "CONTENT_TYPES",
+    "EventCollector",
+    "Exchange",
+    "Form",
+    "RequestTarget",
+    "ResponseStream",
+    "describe_counts",
+]
 
 CONTENT_TYPES: Final[dict[Form, str]] = {
     "sse": "text/event-stream; charset=utf-8",
@@ -95,6 +104,7 @@ class Exchange:
         self._retried = False
         self._is_remembered = self._is_entry_due = False
         self._completed: dict[str, Any] | None = None
+        self.input_format: Form = "json"
         self.output_format: Form = "json"
         self.ending: Finished | Failed | None = None
         """How the response ended, once it has."""
@@ -216,14 +226,15 @@ class Exchange:
         `accepts_ndjson`: the client reads lines of JSON, which no SDK does. `encoder` gets the events, where somebody
         wants those instead of bytes. Without `collect`, the message is put together only if its reasoning is stored.
         """
-        input_format, plan = form_of(content_type), self.prepared.plan
+        plan = self.prepared.plan
+        self.input_format = form_of(content_type)
         if output_format is None and self.parsed.request.stream is True:
-            is_same = accepts_ndjson and input_format == "ndjson" and not plan.translates
+            is_same = accepts_ndjson and self.input_format == "ndjson" and not plan.translates
             output_format = "ndjson" if is_same else "sse"
         self.output_format = output_format or "json"
         self._stream = read_reply(
             plan,
-            input_format=input_format,
+            input_format=self.input_format,
             output_format=self.output_format,
             hold_empty=self.target.retry_empty_answer,
             limit=limit,
@@ -303,9 +314,10 @@ class Exchange:
         """
         return self.target.retry_empty_answer and not self._retried and self.stream.only_reasoning
 
-    def start_retry(self) -> None:
+    def start_retry(self, content_type: str | None) -> None:
         """The host accepted the second request; the bytes of its response follow."""
         self.stream.start_retry()
+        self.input_format = form_of(content_type)
         self._retried, self.ending = True, None
         self._is_remembered = self._is_entry_due = False  # what was stored is not the whole message
 

@@ -23,7 +23,6 @@ from moonshim.config import Target, endpoint_of
 from moonshim.engine.exchange import CONTENT_TYPES, Exchange, describe_counts
 from moonshim.engine.hosts.errors.classify import ERROR_BYTES
 from moonshim.engine.prepare import ParsedRequest, read_request
-from moonshim.engine.response.reply import form_of
 from moonshim.engine.stages import TransformerFailed
 from moonshim.engine.values.events import Failed, Finished
 from moonshim.errors import MoonshimError, Problem, ProblemKind, Refused, TooManyOpenFiles, UpstreamError, problem_of
@@ -243,10 +242,7 @@ class _UpstreamAttempt:
     async def _relay(self, answer: UpstreamResponse) -> bool:
         """Pass on everything that the host sends. False: it broke off, and the client was told."""
         exchange, client_stream = self._exchange, self._client_stream
-        input_format = form_of(answer.headers.get("content-type"))
-        log = self._state.stream_log(
-            self._record, exchange.prepared, input_format, exchange.output_format, exchange.secrets
-        )
+        log = self._state.stream_log(self._record, exchange)
         read = answer.read
         try:
             while data := await read():
@@ -323,7 +319,7 @@ class _UpstreamAttempt:
         except HostFailed:
             return first
         first.close()
-        self._exchange.start_retry()
+        self._exchange.start_retry(second.headers.get("content-type"))
         self._record.attempts += 1
         try:
             await self._relay(second)

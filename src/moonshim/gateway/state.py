@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from moonshim.config import Config, GatewayKey, Target
-from moonshim.engine.exchange import RequestTarget
+from moonshim.engine.exchange import Exchange, RequestTarget, ResponseStream
 from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.plan import Plan
-from moonshim.engine.prepare import Prepared
-from moonshim.engine.response.reply import Form, ResponseStream
 from moonshim.engine.values.conversation import Reasoning, Text
 from moonshim.errors import Problem, Refused
 from moonshim.gateway.inbound.admission import BodyMemory, LargeWork, RefusalPace
@@ -189,20 +187,16 @@ class GatewayState:
                 problem="a call came as markers, and its Kimi transformer has manualToolParsing off",
             )
 
-    def stream_log(
-        self,
-        record: RequestRecord,
-        prepared: Prepared,
-        input_format: Form,
-        output_format: Form,
-        secrets: tuple[str, ...],
-    ) -> StreamLog | None:
-        """The log for the raw response of a host, if it is enabled."""
-        logs = self.stream_logs
-        return (
-            None
-            if logs is None
-            else logs.open(record, prepared, input_format=input_format, output_format=output_format, secrets=secrets)
+    def stream_log(self, record: RequestRecord, exchange: Exchange) -> StreamLog | None:
+        """Where to write the host's raw response; None if it is not logged."""
+        if self.stream_logs is None:
+            return None
+        return self.stream_logs.open(
+            record,
+            exchange.prepared,
+            input_format=exchange.input_format,
+            output_format=exchange.output_format,
+            secrets=exchange.secrets,
         )
 
     def admit_call(self, call: ClientCall) -> AbstractAsyncContextManager[None]:

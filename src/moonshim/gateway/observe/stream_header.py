@@ -11,9 +11,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from moonshim.engine.exchange import Form
 from moonshim.engine.plan import Plan
 from moonshim.engine.prepare import read_request
-from moonshim.engine.response.reply import Form
 from moonshim.engine.values.conversation import Change
 from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.wire.json_codec import decode_object, encode

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from moonshim.engine.response.reply import Form
+from moonshim.engine.exchange import Form
 from moonshim.engine.values.conversation import Change
 from moonshim.gateway.observe.echoed_keys import EchoMasker
 from moonshim.gateway.observe.record import RequestRecord
