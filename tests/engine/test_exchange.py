@@ -275,7 +275,7 @@ def test_the_field_of_the_reasoning_is_learned() -> None:
     field = next(iter(wrong))
     exchange.feed(sse([chunk({field: "Hm."}), chunk({"content": "Hi"}), chunk({}, finish="stop")]))
     exchange.end()
-    assert learned.of("sglang") == {"reasoning_in": field}
+    assert learned.overrides_for("sglang") == {"reasoning_in": field}
 
 
 # --- a second request after an empty answer ---------------------------------------------------------------------

@@ -155,7 +155,7 @@ def with_ids(messages: tuple[Message, ...], format: str) -> tuple[Message, ...]:
     for position, message in enumerate(messages):
         parts: list[Part] = []
         for place, part in enumerate(message.parts):
-            wire_id = mapper.at(position, place) if isinstance(part, (ToolCall, ToolResult)) else None
+            wire_id = mapper.id_at(position, place) if isinstance(part, (ToolCall, ToolResult)) else None
             parts.append(
                 replace(part, wire_id=wire_id)
                 if wire_id is not None and isinstance(part, (ToolCall, ToolResult))

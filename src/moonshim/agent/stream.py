@@ -20,7 +20,7 @@ from moonshim.engine.hosts.errors.body import mask_secrets
 from moonshim.engine.hosts.errors.classify import ERROR_BYTES
 from moonshim.engine.ids import CanonicalIds
 from moonshim.engine.values.conversation import Change, Message, Part, ToolCall, Usage
-from moonshim.engine.values.events import BlockOpened, Event, Failed, Finished, Repaired, Started, failed_by
+from moonshim.engine.values.events import BlockOpened, Event, Failed, Finished, Repaired, Started, failure_from
 from moonshim.errors import Problem, UpstreamError, problem_of
 from moonshim.http_client import GOODBYE_SECONDS, LAST_WORDS_SECONDS, UpstreamClient, UpstreamRequest, UpstreamResponse
 from moonshim.http_client.retry import classify, pause_before
@@ -159,7 +159,7 @@ class _Attempts:
                     break
                 await question.sleep(pause)
             assert self._problem is not None
-            yield self._record(failed_by(self._problem))
+            yield self._record(failure_from(self._problem))
         finally:
             if self._ending is None:
                 self._finish()

@@ -24,7 +24,7 @@ from moonshim.engine.values.text_pieces import TextPieces
 __all__ = ["Assembler", "assemble", "replay"]
 
 
-class _Growing:
+class _OpenBlock:
     """A block and its text so far, in few pieces however many were received."""
 
     __slots__ = ("opened", "pieces", "signed")
@@ -56,8 +56,8 @@ class Assembler:
     __slots__ = ("_blocks", "_order", "ending")
 
     def __init__(self) -> None:
-        self._blocks: dict[int, _Growing] = {}
-        self._order: list[_Growing] = []
+        self._blocks: dict[int, _OpenBlock] = {}
+        self._order: list[_OpenBlock] = []
         self.ending: Finished | Failed | None = None
 
     def feed(self, event: Event) -> None:
@@ -65,7 +65,7 @@ class Assembler:
             case BlockDelta(index=index, text=text):
                 self.grow(index, text)
             case BlockOpened(index=index):
-                block = _Growing(event)
+                block = _OpenBlock(event)
                 self._blocks[index] = block
                 self._order.append(block)
             case BlockSigned(index=index):
@@ -92,7 +92,7 @@ class Assembler:
         return [(block.opened.index, part) for block, part in numbered if isinstance(part, ToolCall)]
 
 
-def _part(block: _Growing, ids: CanonicalIds) -> Part:
+def _part(block: _OpenBlock, ids: CanonicalIds) -> Part:
     text = block.text
     match block.opened.kind:
         case "text":

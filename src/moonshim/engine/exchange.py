@@ -134,7 +134,7 @@ class Exchange:
     def prepare(self, target: RequestTarget) -> Prepared:
         """The request for this target, with what is known about its host. An earlier response is forgotten."""
         self.forget_response()
-        self._target, self._prepared = target, self._prepare(target, self._learned.of(target.key))
+        self._target, self._prepared = target, self._prepare(target, self._learned.overrides_for(target.key))
         return self._prepared
 
     def _prepare(self, target: RequestTarget, learned: Mapping[str, Any]) -> Prepared:

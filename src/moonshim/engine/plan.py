@@ -112,7 +112,7 @@ class Plan:
         try:
             made = transformer.stages(self)
         except Exception as error:
-            raise TransformerFailed.raised(name, error) from error
+            raise TransformerFailed.from_error(name, error) from error
         if not isinstance(made, list):
             raise TransformerFailed(name, f"its stages are {type(made).__name__}, not a list")
         return made

@@ -144,7 +144,7 @@ class ParsedRequest:
         request = original if model is None else replace(original, model=model)
         find = partial(profile_for, host=host, base_url=base_url, upstream=upstream, overrides=overrides)
         profile = find(model=request.model)
-        if recalled and (options is not None or overrides or not _passes(client, profile)):
+        if recalled and (options is not None or overrides or not _passes_through(client, profile)):
             # Before the transformers run, as if the client had sent it.
             request, restored = restore_reasoning(request, profile, recalled)
             changes = [*changes, *restored]
@@ -159,7 +159,7 @@ class ParsedRequest:
             changes = [*changes, *unsupported]
         request, modernized = _modernize(request, profile)
         changes = [*changes, *modernized]
-        if options is None and not overrides and _passes(client, profile):
+        if options is None and not overrides and _passes_through(client, profile):
             adapted = adapt_foreign_history(request, profile)
         else:
             adapted = adapt_request(request, profile, options or _UNCONFIGURED, mend_arguments=_mend_arguments)
@@ -280,7 +280,7 @@ def _apply_transformers(request: Request, transformers: Sequence[Transformer]) -
         except Refused:
             raise  # Raised on purpose, for the client.
         except Exception as error:
-            raise TransformerFailed.raised(name, error) from error
+            raise TransformerFailed.from_error(name, error) from error
         if not isinstance(adapted, Request):
             raise TransformerFailed(name, f"it made {type(adapted).__name__} of a request")
         if adapted.locations == request.locations and len(adapted.messages) != len(request.messages):
@@ -292,7 +292,7 @@ def _apply_transformers(request: Request, transformers: Sequence[Transformer]) -
     return request
 
 
-def _passes(client: Dialect, profile: HostProfile) -> bool:
+def _passes_through(client: Dialect, profile: HostProfile) -> bool:
     """Whether the request is passed on unchanged: the host is unknown, and the client may know it."""
     return profile.dialect == client.name and (profile.host, profile.generation) == _UNKNOWN_TARGET
 

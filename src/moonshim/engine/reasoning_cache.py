@@ -151,7 +151,7 @@ class ConversationIndex:
         """Where to store the reasoning of the response to this conversation; None if there is nothing to store, or
         nothing to identify it by."""
         reasoning = _join_reasoning(part for part in answer.parts if isinstance(part, Reasoning))
-        turn = _turn(answer)
+        turn = _turn_step(answer)
         if is_empty_reasoning(reasoning) or turn is None:
             return None
         try:
@@ -186,7 +186,7 @@ class ConversationIndex:
 
     def _add_assistant(self, index: int, message: Message) -> None:
         self._settle()
-        turn = _turn(message)
+        turn = _turn_step(message)
         if turn is None:
             return
         if message.is_one_text or is_empty_reasoning(
@@ -335,7 +335,7 @@ def _join_reasoning(thoughts: Iterable[Reasoning]) -> Reasoning | None:
 # --- digests ------------------------------------------------------------------------------------------------------
 
 
-def _turn(message: Message) -> str | None:
+def _turn_step(message: Message) -> str | None:
     """The step of an assistant turn; None if it has no content."""
     if message.is_one_text:
         return "a" + _digest_of_text(message) if cast(Text, message.parts[0]).text.strip() else None

@@ -49,12 +49,12 @@ class TransformerFailed(MoonshimError):
         self.why: str = why
 
     @classmethod
-    def raised(cls, name: str, error: BaseException) -> TransformerFailed:
+    def from_error(cls, name: str, error: BaseException) -> TransformerFailed:
         """Wrap an exception as the cause. Its message stays there: it may contain parts of the conversation."""
         if isinstance(error, TransformerFailed):
             name, why = error.name, error.why  # already reported closer to the source
         else:
-            why = str(error) if isinstance(error, _NoAnswer) else f"it raised {type(error).__name__}"
+            why = str(error) if isinstance(error, _InvalidOutput) else f"it raised {type(error).__name__}"
         failed = cls(name, why)
         failed.__cause__ = error
         return failed
@@ -66,11 +66,11 @@ def name_of(transformer: object) -> str:
     return name if isinstance(name, str) else type(transformer).__name__
 
 
-class _NoAnswer(Exception):
+class _InvalidOutput(Exception):
     """A stage returned something that is not part of a response."""
 
 
-class _Link:
+class _CheckedStage:
     """Holds a stage to the protocol: it must return events, and open a block before using it."""
 
     __slots__ = ("_open", "_stage", "name")
@@ -94,20 +94,20 @@ class _Link:
             if isinstance(event, Finished) and isinstance(ending, Finished):
                 ending = event
         if self._open:
-            raise _NoAnswer("it left a block open")
+            raise _InvalidOutput("it left a block open")
         return [event for event in returned if not isinstance(event, (Finished, Failed))], ending
 
     def _check_events(self, returned: object) -> list[Event]:
         if not isinstance(returned, list):
-            raise _NoAnswer(f"it gave {type(returned).__name__}, not a list of events")
+            raise _InvalidOutput(f"it gave {type(returned).__name__}, not a list of events")
         for event in returned:
             if type(event) not in _EVENTS:
-                raise _NoAnswer(f"it gave {type(event).__name__}, which is no event")
+                raise _InvalidOutput(f"it gave {type(event).__name__}, which is no event")
             if isinstance(event, (BlockDelta, BlockSigned, BlockClosed)) and event.index not in self._open:
-                raise _NoAnswer(f"it told something of block {event.index}, which is not open")
+                raise _InvalidOutput(f"it told something of block {event.index}, which is not open")
             if isinstance(event, BlockOpened) and event.index in self._open:
-                raise _NoAnswer(f"it opened block {event.index} twice")
-            _keep(self._open, event)
+                raise _InvalidOutput(f"it opened block {event.index} twice")
+            _track_blocks(self._open, event)
         return returned
 
 
@@ -118,43 +118,43 @@ class StageChain:
     response with the failure.
     """
 
-    __slots__ = ("_links", "_told", "failure")
+    __slots__ = ("_open_blocks", "_stages", "failure")
 
     def __init__(self, stages: Iterable[tuple[str, Stage]] = ()) -> None:
         """The stages in the order in which they see the response, each with the name of its transformer."""
-        self._links = [_Link(name, stage) for name, stage in stages]
-        self._told: set[int] = set()
+        self._stages = [_CheckedStage(name, stage) for name, stage in stages]
+        self._open_blocks: set[int] = set()
         self.failure: TransformerFailed | None = None
 
     def __bool__(self) -> bool:
         """Whether there are any stages."""
-        return bool(self._links)
+        return bool(self._stages)
 
     def feed(self, event: Event) -> list[Event]:
         """The events for the client. Nothing follows the end of a response."""
-        if not self._links:
+        if not self._stages:
             return [event]
         if self.failure is None:
-            told = self._through(event)
+            events = self._run_stages(event)
             if self.failure is None:
-                for one in told:
-                    _keep(self._told, one)
-                return told
+                for passed in events:
+                    _track_blocks(self._open_blocks, passed)
+                return events
         return self._fail(event)
 
-    def _through(self, event: Event) -> list[Event]:
+    def _run_stages(self, event: Event) -> list[Event]:
         ending = event if isinstance(event, (Finished, Failed)) else None
         events: list[Event] = [] if ending is not None else [event]
-        for link in self._links:
+        for stage in self._stages:
             try:
                 if ending is not None:
-                    events, ending = link.end(events, ending)
+                    events, ending = stage.end(events, ending)
                     continue
-                events = link.feed(events)
+                events = stage.feed(events)
                 if any(isinstance(returned, (Finished, Failed)) for returned in events):
-                    raise _NoAnswer("it ended the answer before its host did")
+                    raise _InvalidOutput("it ended the answer before its host did")
             except BaseException as error:  # nothing is awaited here, so no cancellation or exit can arrive
-                self.failure = TransformerFailed.raised(link.name, error)
+                self.failure = TransformerFailed.from_error(stage.name, error)
                 return []
         return events if ending is None else [*events, ending]
 
@@ -162,15 +162,15 @@ class StageChain:
         if not isinstance(event, (Finished, Failed)):
             return []
         # An unfinished call must not be executed.
-        closed = [BlockClosed(index, complete=False) for index in sorted(self._told)]
-        self._told.clear()
+        closed = [BlockClosed(index, complete=False) for index in sorted(self._open_blocks)]
+        self._open_blocks.clear()
         if isinstance(event, Finished):
             event = Failed(TransformerFailed.code, str(self.failure), retryable=False)
         return [*closed, event]
 
 
-def _keep(opened: set[int], event: Event) -> None:
+def _track_blocks(open_blocks: set[int], event: Event) -> None:
     if isinstance(event, BlockOpened):
-        opened.add(event.index)
+        open_blocks.add(event.index)
     elif isinstance(event, BlockClosed):
-        opened.discard(event.index)
+        open_blocks.discard(event.index)

@@ -41,7 +41,7 @@ def estimate_tokens(request: Request) -> int:
     116
     """
     texts = [text for message in request.messages for text in _texts(message)]
-    total = _REQUEST + sum(map(_frames, request.messages))
+    total = _REQUEST + sum(map(_template_tokens, request.messages))
     if request.tools:
         total += _TOOLS
         texts.extend(map(_declaration_text, request.tools))
@@ -54,7 +54,7 @@ def estimate_tokens(request: Request) -> int:
     return total + estimate_text("\n".join(texts))
 
 
-def _frames(message: Message) -> int:
+def _template_tokens(message: Message) -> int:
     """Tokens of a message and its parts apart from their text."""
     total = _MESSAGE + (_ANSWER if message.role == "assistant" else 0)
     for part in message.parts:

@@ -64,7 +64,7 @@ class Plugin:
         """Log where it failed. The client only gets the name, through the error to raise."""
         fields = {"transformer": self._place, "at": _location(error, self.inner), "raised": _error_text(error)}
         self._log("error", FAULT, fields)
-        return TransformerFailed.raised(self.name, error)
+        return TransformerFailed.from_error(self.name, error)
 
 
 class _Watched:

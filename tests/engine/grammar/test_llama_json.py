@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, TextFound
-from moonshim.engine.grammar.shared.speech import GAP_LIMIT
+from moonshim.engine.grammar.shared.text_buffer import GAP_LIMIT
 from tests.engine.grammar.family_runs import SIZES, grammar_of, run
 from tests.support.looped import looped
 

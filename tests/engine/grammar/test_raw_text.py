@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from moonshim.engine.grammar.protocol import CallDelta, Channel, TextFound
 from moonshim.engine.grammar.shared.raw_values import escape
-from moonshim.engine.grammar.shared.speech import GAP_LIMIT
 from moonshim.engine.grammar.shared.tag_patterns import NAME_LIMIT
+from moonshim.engine.grammar.shared.text_buffer import GAP_LIMIT
 from tests.engine.grammar.family_runs import CUTS, SIZES, assert_laws, by_size, found_in, run
 from tests.engine.grammar.raw_text import RAW_FAMILIES, SPEECH, raw_grammar
 from tests.laws.test_linear import assert_linear, calls_made

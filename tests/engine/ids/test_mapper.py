@@ -15,7 +15,7 @@ from moonshim.engine.formats import TOOL_FORMATS
 from moonshim.engine.ids import tool_id_strategy
 from moonshim.engine.ids.pairing import pair
 from moonshim.engine.values.conversation import Message, Text, ToolCall, ToolResult
-from moonshim.engine.values.tool_calls import CallSeen, walk_calls
+from moonshim.engine.values.tool_calls import FoundCall, walk_calls
 from moonshim.errors import InvalidInput, UnknownFormat
 from tests.engine.ids.counting import steps
 from tests.engine.ids.histories import HISTORIES, assistant, call, result
@@ -34,7 +34,7 @@ def answers(history: Any, format: str, asked: Any = None) -> list[str]:
     mapper = tool_id_strategy(format).create_mapper(history)
     return [
         mapper.resolve_tool_call_id(seen.value)
-        if isinstance(seen, CallSeen)
+        if isinstance(seen, FoundCall)
         else mapper.resolve_tool_response_id(seen.value)
         for seen in walk_calls(history if asked is None else asked)
     ]
@@ -263,7 +263,7 @@ def test_the_order_of_questions_does_not_matter(
     expected = answers(history, format)
     seen = list(enumerate(walk_calls(history)))
     for number, one in dice.sample(seen, len(seen)) * 2:
-        ask = mapper.resolve_tool_call_id if isinstance(one, CallSeen) else mapper.resolve_tool_response_id
+        ask = mapper.resolve_tool_call_id if isinstance(one, FoundCall) else mapper.resolve_tool_response_id
         assert ask(one.value) == expected[number]
 
 

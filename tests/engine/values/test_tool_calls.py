@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.engine.values.conversation import Message, Text, Tool, ToolCall, ToolResult
-from moonshim.engine.values.tool_calls import CallSeen, ResultSeen, declared_tools, walk_calls
+from moonshim.engine.values.tool_calls import FoundCall, FoundResult, declared_tools, walk_calls
 
 
 def call(id: Any, name: Any = "ls") -> dict[str, Any]:
@@ -18,7 +18,7 @@ def call(id: Any, name: Any = "ls") -> dict[str, Any]:
 
 def told(history: Any) -> list[tuple[str, str, str | None, int, int]]:
     return [
-        ("call" if isinstance(seen, CallSeen) else "result", seen.id, seen.name, seen.position, seen.place)
+        ("call" if isinstance(seen, FoundCall) else "result", seen.id, seen.name, seen.position, seen.place)
         for seen in walk_calls(history)
     ]
 
@@ -119,7 +119,7 @@ ANYTHING = st.recursive(
 @given(st.lists(ANYTHING, max_size=4) | ANYTHING)
 def test_no_shape_makes_the_walk_fail(history: Any) -> None:
     for seen in walk_calls(history):
-        assert isinstance(seen, (CallSeen, ResultSeen))
+        assert isinstance(seen, (FoundCall, FoundResult))
 
 
 DECLARED = {

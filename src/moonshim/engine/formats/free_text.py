@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any, Final
 
-__all__ = ["FREE_TEXT_SCHEMA", "InputReader", "input_of"]
+__all__ = ["FREE_TEXT_SCHEMA", "InputReader", "extract_input"]
 
 FREE_TEXT_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
@@ -24,10 +24,10 @@ _ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\
 _CODE: Final = re.compile(r"[0-9a-fA-F]{4}")
 
 
-def input_of(arguments: str) -> str:
+def extract_input(arguments: str) -> str:
     """The free-form string in such arguments; the arguments themselves if they have another form.
 
-    >>> input_of('{"input": "*** Begin"}'), input_of("*** Begin")
+    >>> extract_input('{"input": "*** Begin"}'), extract_input("*** Begin")
     ('*** Begin', '*** Begin')
     """
     try:
@@ -69,13 +69,13 @@ class InputReader:
                 found = _START.match(text)
                 if found is not None:
                     self._state, self._held = "text", []
-                    return self._text(text[found.end() :])
+                    return self._read_text(text[found.end() :])
                 self._held = [text]
                 if not _could_start(text):
                     self._state = "other"
                 return ""
             case "text":
-                return self._text("".join([*self._held, piece]))
+                return self._read_text("".join([*self._held, piece]))
             case "other":
                 self._held.append(piece)
         return ""
@@ -86,47 +86,47 @@ class InputReader:
         state, self._state = self._state, "done"
         if state == "text":
             # Cut off inside an escape: it is kept as it is.
-            return self._lone() + held
-        return "" if state == "done" else input_of(held)
+            return self._flush_surrogate() + held
+        return "" if state == "done" else extract_input(held)
 
-    def _text(self, text: str) -> str:
+    def _read_text(self, text: str) -> str:
         out, pos, end = list[str](), 0, len(text)
         self._held = []
         while pos < end:
             plain = _PLAIN.match(text, pos)
             if plain is not None:
-                out += [self._lone(), plain[0]]
+                out += [self._flush_surrogate(), plain[0]]
                 pos = plain.end()
                 continue
             if text[pos] == '"':
                 self._state = "done"
-                out.append(self._lone())
+                out.append(self._flush_surrogate())
                 break
             length = 6 if text[pos + 1 : pos + 2] == "u" else 2
             if pos + length > end:
                 self._held = [text[pos:]]
                 break
-            out.append(self._escape(text[pos : pos + length]))
+            out.append(self._read_escape(text[pos : pos + length]))
             pos += length
         return "".join(out)
 
-    def _escape(self, escape: str) -> str:
+    def _read_escape(self, escape: str) -> str:
         if escape[1] != "u":
-            return self._lone() + _ESCAPES.get(escape[1], escape)
+            return self._flush_surrogate() + _ESCAPES.get(escape[1], escape)
         digits = escape[2:]
         if _CODE.fullmatch(digits) is None:
-            return self._lone() + escape
+            return self._flush_surrogate() + escape
         code = int(digits, 16)
         if self._high and 0xDC00 <= code < 0xE000:
             high, self._high = ord(self._high), ""
             return chr(0x10000 + ((high - 0xD800) << 10) + (code - 0xDC00))
-        lone = self._lone()
+        lone = self._flush_surrogate()
         if 0xD800 <= code < 0xDC00:
             self._high = chr(code)
             return lone
         return lone + chr(code)
 
-    def _lone(self) -> str:
+    def _flush_surrogate(self) -> str:
         """A surrogate without its other half."""
         high, self._high = self._high, ""
         return high

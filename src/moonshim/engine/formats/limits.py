@@ -22,7 +22,7 @@ from typing import Any, Final
 from moonshim.engine.formats.detect import ToolFormat
 from moonshim.engine.values.conversation import Tool
 
-__all__ = ["OPENAI_PROTOCOL", "why_not"]
+__all__ = ["OPENAI_PROTOCOL", "unsupported_reason"]
 
 OPENAI_PROTOCOL: Final[tuple[ToolFormat, ...]] = ("openai", "kimi", "qwen", "deepseek")
 
@@ -40,7 +40,7 @@ _GEMMA_KEYWORDS: Final = frozenset({"description", "type", "properties", "requir
 _UNIONS: Final = ("anyOf", "oneOf", "allOf")
 
 
-def why_not(tool: Tool, format: ToolFormat, hosted_type: str | None) -> str | None:
+def unsupported_reason(tool: Tool, format: ToolFormat, hosted_type: str | None) -> str | None:
     """Why this format cannot represent the tool, or None if it can.
 
     `hosted_type` is the `type` of a definition that is not a function.

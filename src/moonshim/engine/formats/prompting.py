@@ -104,7 +104,7 @@ _MUST: Final = {
 }
 
 
-class _Words(Struct, frozen=True):
+class _TextFormat(Struct, frozen=True):
     """How one format writes tools, calls and results."""
 
     prompt: str
@@ -113,7 +113,7 @@ class _Words(Struct, frozen=True):
     result: Callable[[str], str]
     between_tools: str = "\n"
     between_calls: str = "\n"
-    behind_text: str = "\n"
+    before_calls: str = "\n"
     """Separator between text and the calls after it."""
 
 
@@ -126,12 +126,12 @@ def describe_tools(tools: Sequence[Tool], format: str, *, choice: ToolChoice | N
     >>> print(describe_tools([Tool("ls", "Lists files.", {"type": "object"})], "hermes").splitlines()[6])
     {"type": "function", "function": {"name": "ls", "description": "Lists files.", "parameters": {"type": "object"}}}
     """
-    words = _words(format)
+    words = _text_format(format)
     if choice is not None and choice.allowed is not None:
         tools = [tool for tool in tools if tool.name in choice.allowed]
     if not tools or (choice is not None and choice.mode == "none"):
         return ""
-    listed = words.between_tools.join(words.tool(one) for one in _definitions(tools, format))
+    listed = words.between_tools.join(words.tool(definition) for definition in _definitions(tools, format))
     prompt = words.prompt.format(tools=listed)
     must = _MUST.get(choice.mode) if choice is not None else None
     return prompt if must is None or choice is None else f"{prompt}\n\n{must.format(name=choice.name)}"
@@ -145,7 +145,7 @@ def calls_as_text(calls: Iterable[ToolCall], format: str) -> str:
     {"name": "ls", "arguments": {"dir": "/tmp"}}
     </tool_call>
     """
-    words = _words(format)
+    words = _text_format(format)
     return words.between_calls.join(words.call(call) for call in calls)
 
 
@@ -155,8 +155,8 @@ def results_as_text(results: Iterable[ToolResult], format: str) -> str:
     >>> print(results_as_text([ToolResult("hist_tool_1", "ls", (Text("a.py"),))], "llama"))
     {"output": "a.py"}
     """
-    words = _words(format)
-    return "\n".join(words.result(_told(result)) for result in results)
+    words = _text_format(format)
+    return "\n".join(words.result(_result_text(result)) for result in results)
 
 
 def as_text(
@@ -176,19 +176,19 @@ def as_text(
     for message in messages:
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         if message.role == "assistant":
-            out.append(_spoken(message, format))
+            out.append(_render_assistant(message, format))
         elif results:
-            made = _given_back(message, results, format)
+            rendered = _render_results(message, results, format)
             if open_results and message.role == "tool":
-                made = _joined(out.pop(), made)
-            out.append(made)
+                rendered = _merge_results(out.pop(), rendered)
+            out.append(rendered)
         else:
             out.append(message)
         open_results = message.role == "tool" and bool(results)
-    return _prompted(out, describe_tools(tools, format, choice=choice))
+    return _add_prompt(out, describe_tools(tools, format, choice=choice))
 
 
-def _prompted(messages: list[Message], prompt: str) -> tuple[Message, ...]:
+def _add_prompt(messages: list[Message], prompt: str) -> tuple[Message, ...]:
     """Append the prompt to the first system message, as the templates do."""
     if not prompt:
         return tuple(messages)
@@ -203,33 +203,35 @@ def _prompted(messages: list[Message], prompt: str) -> tuple[Message, ...]:
     return (replace(first, parts=parts, extras={}), *messages[1:])
 
 
-def _spoken(message: Message, format: str) -> Message:
+def _render_assistant(message: Message, format: str) -> Message:
     """The assistant's text, followed by its calls."""
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     if not calls:
         return message
-    thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
-    said = "".join(part.text for part in message.parts if isinstance(part, Text)).rstrip()
+    reasoning = [part for part in message.parts if isinstance(part, Reasoning)]
+    text = "".join(part.text for part in message.parts if isinstance(part, Text)).rstrip()
     written = calls_as_text(calls, format)
-    return Message("assistant", (*thoughts, Text(said + _words(format).behind_text + written if said else written)))
+    return Message(
+        "assistant", (*reasoning, Text(text + _text_format(format).before_calls + written if text else written))
+    )
 
 
-def _given_back(message: Message, results: list[ToolResult], format: str) -> Message:
-    seen: list[Part] = [part for result in results for part in result.parts if isinstance(part, Media)]
+def _render_results(message: Message, results: list[ToolResult], format: str) -> Message:
+    media: list[Part] = [part for result in results for part in result.parts if isinstance(part, Media)]
     rest = [part for part in message.parts if not isinstance(part, ToolResult)]
-    return Message("user", (Text(results_as_text(results, format)), *seen, *rest))
+    return Message("user", (Text(results_as_text(results, format)), *media, *rest))
 
 
-def _joined(before: Message, behind: Message) -> Message:
+def _merge_results(before: Message, after: Message) -> Message:
     """Merge the results of one response into one message."""
-    first, *seen = before.parts
-    second, *more = behind.parts
+    first, *media = before.parts
+    second, *more = after.parts
     assert isinstance(first, Text)
     assert isinstance(second, Text)
-    return Message("user", (Text(f"{first.text}\n{second.text}"), *seen, *more))
+    return Message("user", (Text(f"{first.text}\n{second.text}"), *media, *more))
 
 
-def _told(result: ToolResult) -> str:
+def _result_text(result: ToolResult) -> str:
     text = "".join(part.text for part in result.parts if isinstance(part, Text))
     if not text and any(isinstance(part, Media) for part in result.parts):
         text = "(see below)"
@@ -238,8 +240,11 @@ def _told(result: ToolResult) -> str:
 
 def _definitions(tools: Sequence[Tool], format: str) -> list[Any]:
     """Wrapped as in the templates, even where the format itself is only the inner object."""
-    made = format_tools(tools, format)
-    return [one if "function" in one else {"type": "function", "function": one} for one in made]
+    rendered = format_tools(tools, format)
+    return [
+        definition if "function" in definition else {"type": "function", "function": definition}
+        for definition in rendered
+    ]
 
 
 # --- calls and results, by format -------------------------------------------------------------------------------
@@ -278,23 +283,23 @@ def _tagged_result(text: str) -> str:
     return f"<tool_response>\n{text}\n</tool_response>"
 
 
-_FORMATS: Final[dict[ToolFormat, _Words]] = {
-    "hermes": _Words(_HERMES, _json, _hermes_call, _tagged_result),
-    "xml": _Words(_XML, _json, _xml_call, _tagged_result),
-    "llama": _Words(
+_FORMATS: Final[dict[ToolFormat, _TextFormat]] = {
+    "hermes": _TextFormat(_HERMES, _json, _hermes_call, _tagged_result),
+    "xml": _TextFormat(_XML, _json, _xml_call, _tagged_result),
+    "llama": _TextFormat(
         _LLAMA,
         lambda tool: _json(tool, 4),
         _llama_call,
         lambda text: _json({"output": text}),
         between_tools="\n\n",
         between_calls="; ",
-        behind_text="\n<|python_tag|>",  # a bare object is a call only at the start of a response
+        before_calls="\n<|python_tag|>",  # a bare object is a call only at the start of a response
     ),
 }
 assert tuple(_FORMATS) == TEXT_FORMATS
 
 
-def _words(format: str) -> _Words:
+def _text_format(format: str) -> _TextFormat:
     for known, words in _FORMATS.items():
         if format == known:
             return words

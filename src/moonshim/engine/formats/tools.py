@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from moonshim.engine.formats.detect import ToolFormat, check_format
-from moonshim.engine.formats.limits import why_not
+from moonshim.engine.formats.limits import unsupported_reason
 from moonshim.engine.values.conversation import Tool
 from moonshim.engine.values.copies import deep_copy
 from moonshim.errors import CannotExpress, InvalidInput
@@ -57,12 +57,12 @@ def format_tools(tools: Iterable[Tool | Mapping[str, Any]], format: str) -> list
     """
     target = check_format(format)
     out = []
-    for index, given in enumerate(_listed(tools)):
-        if isinstance(given, Tool):
-            _check(given, target, index)
-            out.append(deep_copy(_RENDER[_SHAPES[target]](given, target)))
+    for index, value in enumerate(_as_list(tools)):
+        if isinstance(value, Tool):
+            _check(value, target, index)
+            out.append(deep_copy(_RENDER[_SHAPES[target]](value, target)))
             continue
-        definition = _definition(given, index)
+        definition = _definition(value, index)
         tool = _parse_openai(definition, f"tools[{index}]")
         _check(tool, target, index)
         if _SHAPES[target] == "openai" and not _lacks_schema(tool, target):
@@ -81,10 +81,10 @@ def parse_tools(definitions: Iterable[Mapping[str, Any]], format: str) -> list[T
     ('ls', {'type': 'object'})
     """
     parse = _PARSE[_SHAPES[check_format(format)]]
-    return [parse(_definition(given, i), f"tools[{i}]") for i, given in enumerate(_listed(definitions))]
+    return [parse(_definition(value, i), f"tools[{i}]") for i, value in enumerate(_as_list(definitions))]
 
 
-def _listed(tools: Any) -> list[Any]:
+def _as_list(tools: Any) -> list[Any]:
     if isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):
         raise InvalidInput(f"tools must be a list, not {type(tools).__name__}", field="tools")
     return list(tools)
@@ -97,12 +97,12 @@ def _definition(value: Any, index: int) -> dict[str, Any]:
 
 
 def _check(tool: Tool, target: ToolFormat, index: int) -> None:
-    if "hosted" in _kept(tool, "anthropic"):
+    if "hosted" in _shape_extras(tool, "anthropic"):
         # The definition belongs to one host and means nothing to others.
         reason = None if target == "anthropic" else "it is run by Anthropic's own host"
     else:
-        hosted = _kept(tool, "openai").get("hosted") or _kept(tool, "openai").get("outer", {})
-        reason = why_not(tool, target, str(hosted["type"]) if "type" in hosted else None)
+        hosted = _shape_extras(tool, "openai").get("hosted") or _shape_extras(tool, "openai").get("outer", {})
+        reason = unsupported_reason(tool, target, str(hosted["type"]) if "type" in hosted else None)
     if reason is not None:
         raise CannotExpress(f"tool {tool.name!r} has no form in {target}: {reason}", field=f"tools[{index}]")
 
@@ -112,12 +112,12 @@ def _lacks_schema(tool: Tool, target: ToolFormat) -> bool:
     return target == "mistral" and tool.parameters is None
 
 
-def _kept(tool: Tool, shape: Shape) -> dict[str, Any]:
-    kept = tool.extras.get(shape)
-    return kept if isinstance(kept, dict) else {}
+def _shape_extras(tool: Tool, shape: Shape) -> dict[str, Any]:
+    stored = tool.extras.get(shape)
+    return stored if isinstance(stored, dict) else {}
 
 
-def _named(body: dict[str, Any], shape: Shape, where: str, outer: dict[str, Any]) -> Tool:
+def _parse_body(body: dict[str, Any], shape: Shape, where: str, outer: dict[str, Any]) -> Tool:
     """The tool that a body describes; its other fields become the extras of the shape."""
     inner = dict(body)
     name = inner.pop("name", None)
@@ -134,52 +134,52 @@ def _named(body: dict[str, Any], shape: Shape, where: str, outer: dict[str, Any]
         del inner["description"]
     else:
         description = None
-    kept = {part: fields for part, fields in (("outer", outer), ("inner", inner)) if fields}
-    return Tool(name, description, schema, {shape: kept} if kept else {})
+    stored = {part: fields for part, fields in (("outer", outer), ("inner", inner)) if fields}
+    return Tool(name, description, schema, {shape: stored} if stored else {})
 
 
-def _parse_openai(given: dict[str, Any], where: str) -> Tool:
-    kind, body = given.get("type", "function"), given.get("function")
+def _parse_openai(definition: dict[str, Any], where: str) -> Tool:
+    kind, body = definition.get("type", "function"), definition.get("function")
     if isinstance(body, dict):
-        outer = {k: v for k, v in given.items() if k != "function" and (k, v) != ("type", "function")}
-        return _named(body, "openai", f"{where}.function", outer)
+        outer = {k: v for k, v in definition.items() if k != "function" and (k, v) != ("type", "function")}
+        return _parse_body(body, "openai", f"{where}.function", outer)
     if not isinstance(kind, str) or kind == "function":
         raise InvalidInput("a tool needs a function", field=f"{where}.function")
-    inside = given.get(kind)
-    name = (inside if isinstance(inside, dict) else given).get("name")
-    return Tool(name if isinstance(name, str) and name else kind, extras={"openai": {"hosted": given}})
+    inside = definition.get(kind)
+    name = (inside if isinstance(inside, dict) else definition).get("name")
+    return Tool(name if isinstance(name, str) and name else kind, extras={"openai": {"hosted": definition}})
 
 
-def _parse_anthropic(given: dict[str, Any], where: str) -> Tool:
-    kind = given.get("type", "custom")
+def _parse_anthropic(definition: dict[str, Any], where: str) -> Tool:
+    kind = definition.get("type", "custom")
     if kind != "custom":
-        name = given.get("name")
-        return Tool(name if isinstance(name, str) and name else str(kind), extras={"anthropic": {"hosted": given}})
-    if not isinstance(given.get("input_schema"), dict):
+        name = definition.get("name")
+        return Tool(name if isinstance(name, str) and name else str(kind), extras={"anthropic": {"hosted": definition}})
+    if not isinstance(definition.get("input_schema"), dict):
         raise InvalidInput("a tool needs an input_schema", field=f"{where}.input_schema")
-    return _named(given, "anthropic", where, {})
+    return _parse_body(definition, "anthropic", where, {})
 
 
-def _parse_flat(given: dict[str, Any], where: str) -> Tool:
+def _parse_flat(definition: dict[str, Any], where: str) -> Tool:
     # Prompts for Hermes models use the OpenAI wrapper as often as not.
-    return _parse_openai(given, where) if "function" in given else _named(given, "flat", where, {})
+    return _parse_openai(definition, where) if "function" in definition else _parse_body(definition, "flat", where, {})
 
 
 def _render_openai(tool: Tool, target: ToolFormat) -> dict[str, Any]:
-    kept = _kept(tool, "openai")
-    if "hosted" in kept:
-        return dict(kept["hosted"])
+    stored = _shape_extras(tool, "openai")
+    if "hosted" in stored:
+        return dict(stored["hosted"])
     body: dict[str, Any] = _body(tool, "openai")
     if _lacks_schema(tool, target):
         body["parameters"] = {"type": "object", "properties": {}}
     kind = "builtin_function" if tool.name.startswith("$") else "function"
-    return {"type": kind, **kept.get("outer", {}), "function": body}
+    return {"type": kind, **stored.get("outer", {}), "function": body}
 
 
 def _render_anthropic(tool: Tool, target: ToolFormat) -> dict[str, Any]:
-    kept = _kept(tool, "anthropic")
-    if "hosted" in kept:
-        return dict(kept["hosted"])
+    stored = _shape_extras(tool, "anthropic")
+    if "hosted" in stored:
+        return dict(stored["hosted"])
     body = _body(tool, "anthropic")
     schema = tool.parameters
     if schema is None:
@@ -199,7 +199,7 @@ def _body(tool: Tool, shape: Shape) -> dict[str, Any]:
     if tool.parameters is not None:
         body[_SCHEMA_KEY[shape]] = tool.parameters
     known = body.keys()
-    return body | {key: value for key, value in _kept(tool, shape).get("inner", {}).items() if key not in known}
+    return body | {key: value for key, value in _shape_extras(tool, shape).get("inner", {}).items() if key not in known}
 
 
 _PARSE: Final[dict[Shape, Callable[[dict[str, Any], str], Tool]]] = {

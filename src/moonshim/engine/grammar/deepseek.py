@@ -68,11 +68,11 @@ class DeepSeekGrammar(MarkedGrammar):
     def flush(self) -> list[GrammarEvent]:
         if self._in_section:
             # White space between the markers of a section is dropped; after a section it may be the end of the text.
-            self._speech.drop_gap()
+            self._text_buffer.drop_gap()
         self._in_section = self._owes_end = False
         return super().flush()
 
-    def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
+    def _handle_marker(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         match _KINDS[marker.group()]:
             case "section_begin":
                 self._in_section = True
@@ -84,7 +84,7 @@ class DeepSeekGrammar(MarkedGrammar):
                 self._owes_end = False
             case _:
                 out.append(Notice("stray_marker", marker.group()))
-        self._speech.pause()
+        self._text_buffer.pause()
         return marker.end()
 
     # -- the name ----------------------------------------------------------------------

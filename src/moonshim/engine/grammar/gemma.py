@@ -18,7 +18,6 @@ from typing import Final
 from moonshim.engine.grammar.gemma_arguments import GemmaArguments
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from moonshim.engine.grammar.shared.raw_values import escape
-from moonshim.engine.grammar.shared.speech import SpeechBuffer
 from moonshim.engine.grammar.shared.tag_patterns import (
     MORE,
     TagMatch,
@@ -31,6 +30,7 @@ from moonshim.engine.grammar.shared.tag_patterns import (
     row,
     space,
 )
+from moonshim.engine.grammar.shared.text_buffer import TextBuffer
 from moonshim.engine.values.conversation import Tool
 
 __all__ = ["GemmaGrammar"]
@@ -75,7 +75,7 @@ class GemmaGrammar:
         "_names",
         "_outside",
         "_owes_end",
-        "_speech",
+        "_text_buffer",
         "tags_are_text",
     )
 
@@ -83,7 +83,7 @@ class GemmaGrammar:
         self._names = tuple(tool.name for tool in tools or ())
         self._bare = calls and bool(self._names)
         self._outside, self._after = _tag_sets(self._names) if calls else _without_calls()
-        self._speech = SpeechBuffer(channel)
+        self._text_buffer = TextBuffer(channel)
         self._arguments = GemmaArguments(*_BEGINS, *_ENDS)
         self._calling = False
         self._owes_end = False
@@ -104,9 +104,9 @@ class GemmaGrammar:
             if self._calling:
                 if self._arguments.in_string:
                     return [CallDelta(escape(text))]
-            elif not self._speech.quiet and self._is_plain(text):
-                self._speech.last = text[-1]
-                return [TextFound(self._speech.channel, text)]
+            elif not self._text_buffer.quiet and self._is_plain(text):
+                self._text_buffer.last = text[-1]
+                return [TextFound(self._text_buffer.channel, text)]
         text, self._held = self._held + text, ""
         return self._read(text, [], final=False)
 
@@ -130,9 +130,9 @@ class GemmaGrammar:
                 out.append(Notice("stray_marker", stray))
             out.append(CallEnded(closed=False))
             self._calling = False
-            self._speech.pause()
+            self._text_buffer.pause()
             left = ""
-        self._speech.emit(left, out)
+        self._text_buffer.emit(left, out)
         self._owes_end = False
         return out
 
@@ -146,38 +146,38 @@ class GemmaGrammar:
 
     def _between(self, text: str, pos: int, out: list[GrammarEvent], final: bool) -> int:
         tags = self._outside
-        if self._speech.quiet:
-            pos = self._speech.skip_space(text, pos, out)
+        if self._text_buffer.quiet:
+            pos = self._text_buffer.skip_space(text, pos, out)
             if pos == len(text):
                 return pos
-            if self._speech.quiet:
+            if self._text_buffer.quiet:
                 tags = self._after
                 if tags.at(text, pos, final=final) is None:
-                    self._speech.emit(text[pos], out)
+                    self._text_buffer.emit(text[pos], out)
                     return pos + 1
-        seen = tags.find(text, pos, final=final)
-        stop = seen.start if seen is not None else len(text)
-        if seen is not None and text[stop] == "c" and not self._begins_word(text, pos, stop):
-            self._speech.emit(text[pos : stop + 1], out)
+        tag = tags.find(text, pos, final=final)
+        stop = tag.start if tag is not None else len(text)
+        if tag is not None and text[stop] == "c" and not self._begins_word(text, pos, stop):
+            self._text_buffer.emit(text[pos : stop + 1], out)
             return stop + 1
         if stop > pos:
-            self._speech.emit(text[pos:stop], out)
-        if seen is None:
+            self._text_buffer.emit(text[pos:stop], out)
+        if tag is None:
             return stop
-        if seen.kind == MORE:
+        if tag.kind == MORE:
             self._held = text[stop:]
             return len(text)
-        self._turn(seen, text[stop : seen.end], out)
-        return seen.end
+        self._handle_tag(tag, text[stop : tag.end], out)
+        return tag.end
 
     def _begins_word(self, text: str, pos: int, at: int) -> bool:
         """Whether a call without its marker may start here."""
-        before = text[at - 1] if at > pos else self._speech.last
-        return (not before or before.isspace()) and self._speech.channel == "text"
+        before = text[at - 1] if at > pos else self._text_buffer.last
+        return (not before or before.isspace()) and self._text_buffer.channel == "text"
 
-    def _turn(self, seen: TagMatch, raw: str, out: list[GrammarEvent]) -> None:
-        speech = self._speech
-        match seen.kind:
+    def _handle_tag(self, tag: TagMatch, raw: str, out: list[GrammarEvent]) -> None:
+        speech = self._text_buffer
+        match tag.kind:
             case "thought":
                 speech.enter_reasoning(out)
                 return
@@ -185,22 +185,22 @@ class GemmaGrammar:
                 speech.leave_reasoning(raw, out)
                 return
             case "call" | "bare":
-                if seen.kind == "bare":
+                if tag.kind == "bare":
                     out.append(Notice("bare_call", raw))
-                out.append(CallStarted(speech.channel, "", seen.values[0]))
+                out.append(CallStarted(speech.channel, "", tag.values[0]))
                 self._calling = True
                 self._arguments = GemmaArguments(*_BEGINS, *_ENDS)
-            case "empty" if seen.values[0] in self._names:
+            case "empty" if tag.values[0] in self._names:
                 # Not an object, but certainly a tool name.
-                out.append(Notice("arguments_empty", seen.values[0]))
-                out += [CallStarted(speech.channel, "", seen.values[0]), CallDelta("{}"), CallEnded(closed=True)]
+                out.append(Notice("arguments_empty", tag.values[0]))
+                out += [CallStarted(speech.channel, "", tag.values[0]), CallDelta("{}"), CallEnded(closed=True)]
                 self._owes_end = True
             case "empty" | "lost":
                 out.append(Notice("unreadable_call", raw))
                 speech.emit(raw[raw.index(">") + 1 :], out)
                 return
             case _:
-                if seen.kind == "stray" or not self._owes_end:
+                if tag.kind == "stray" or not self._owes_end:
                     out.append(Notice("stray_marker", raw))
                 self._owes_end = False
                 if not speech.quiet:
@@ -218,7 +218,7 @@ class GemmaGrammar:
             out.append(CallEnded(closed=True))
             self._calling = False
             self._owes_end = True
-            self._speech.pause()
+            self._text_buffer.pause()
         elif stop < len(text):
             self._held = text[stop:]
             return len(text)

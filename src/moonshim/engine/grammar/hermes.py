@@ -17,7 +17,7 @@ from moonshim.engine.grammar.protocol import Channel, GrammarEvent, Notice
 from moonshim.engine.grammar.shared.marked import OUTSIDE, MarkedGrammar
 from moonshim.engine.grammar.shared.markers import marker_set
 from moonshim.engine.grammar.shared.named_object import NamedObject
-from moonshim.engine.grammar.shared.speech import GAP_LIMIT
+from moonshim.engine.grammar.shared.text_buffer import GAP_LIMIT
 from moonshim.engine.values.conversation import Tool
 
 __all__ = ["HermesGrammar"]
@@ -51,14 +51,14 @@ class HermesGrammar(MarkedGrammar):
         self._in_block = False
         return super().flush()
 
-    def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
+    def _handle_marker(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         if marker.group() == _BEGIN:
             self._state, self._tag, self._in_block = HermesGrammar._after_tag, _BEGIN, True
         elif self._in_block:
             self._in_block = False
         else:
             out.append(Notice("stray_marker", _END))
-        self._speech.pause()
+        self._text_buffer.pause()
         return marker.end()
 
     def _after_tag(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
@@ -71,7 +71,7 @@ class HermesGrammar(MarkedGrammar):
         return stop
 
     def _begin_object(self) -> None:
-        self._read_with(NamedObject(self._speech.channel, markers=_MARKERS, names=self._names))
+        self._read_with(NamedObject(self._text_buffer.channel, markers=_MARKERS, names=self._names))
 
     def _after(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """After an object: often one extra brace, or another object within the same tags."""
@@ -80,7 +80,7 @@ class HermesGrammar(MarkedGrammar):
             return stop
         if text[pos] in "}]":
             out.append(Notice("arguments_trailing", text[pos]))
-            self._speech.drop_gap()
+            self._text_buffer.drop_gap()
             return pos + 1
         if text[pos] == "{":
             self._begin_object()

@@ -19,7 +19,7 @@ from moonshim.engine.grammar.shared.declared import declared_names
 from moonshim.engine.grammar.shared.marked import OUTSIDE, MarkedGrammar
 from moonshim.engine.grammar.shared.markers import marker_set
 from moonshim.engine.grammar.shared.named_object import NamedObject
-from moonshim.engine.grammar.shared.speech import GAP_LIMIT
+from moonshim.engine.grammar.shared.text_buffer import GAP_LIMIT
 from moonshim.engine.values.conversation import Tool
 
 __all__ = ["LlamaJsonGrammar"]
@@ -45,13 +45,13 @@ class LlamaJsonGrammar(MarkedGrammar):
         markers, opener = (_TAG,) if calls else (), "{" if self._known else None
         super().__init__(channel, markers, tools, opener=opener, behind_call=LlamaJsonGrammar._between)
 
-    def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
+    def _handle_marker(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         self._is_bare = marker.group() != _TAG
         if self._is_bare:
             self._begin_object()
             return marker.start()
         self._state, self._tag = LlamaJsonGrammar._after_tag, _TAG
-        self._speech.pause()
+        self._text_buffer.pause()
         return marker.end()
 
     def _after_tag(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
@@ -66,7 +66,7 @@ class LlamaJsonGrammar(MarkedGrammar):
     def _begin_object(self) -> None:
         # After the tag, names need not be declared.
         bare = self._known if self._is_bare else None
-        self._read_with(NamedObject(self._speech.channel, markers=_MARKERS, names=self._names, bare=bare))
+        self._read_with(NamedObject(self._text_buffer.channel, markers=_MARKERS, names=self._names, bare=bare))
 
     def _between(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """After a call: another one, or the rest of the response."""

@@ -18,7 +18,7 @@ from moonshim.engine.grammar.shared.json_arguments import JsonArguments
 from moonshim.engine.grammar.shared.marked import OUTSIDE, THINK_TAGS, MarkedGrammar
 from moonshim.engine.grammar.shared.markers import marker_set
 from moonshim.engine.grammar.shared.named_object import NamedObject
-from moonshim.engine.grammar.shared.speech import GAP_LIMIT
+from moonshim.engine.grammar.shared.text_buffer import GAP_LIMIT
 from moonshim.engine.values.conversation import Tool
 
 __all__ = ["HEADER_LIMIT", "MistralGrammar"]
@@ -47,12 +47,12 @@ class MistralGrammar(MarkedGrammar):
     def __init__(self, channel: Channel, *, tools: Sequence[Tool] | None = None, calls: bool = True) -> None:
         super().__init__(channel, (_CALLS, _ID, _ARGS) if calls else (), tools, tags=_TAGS)
 
-    def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
+    def _handle_marker(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         if marker.group() == _CALLS:
             self._state, self._behind_call, self._tag = MistralGrammar._after_marker, OUTSIDE, _CALLS
         else:
             out.append(Notice("stray_marker", marker.group()))
-        self._speech.pause()
+        self._text_buffer.pause()
         return marker.end()
 
     def _after_marker(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
@@ -79,7 +79,7 @@ class MistralGrammar(MarkedGrammar):
 
     def _begin_object(self) -> None:
         self._tag = _CALLS
-        self._read_with(NamedObject(self._speech.channel, names=self._names))
+        self._read_with(NamedObject(self._text_buffer.channel, names=self._names))
 
     def _in_list(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Between the objects of a list, and before the first one, while it may not be a list of calls."""

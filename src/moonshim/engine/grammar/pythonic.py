@@ -62,13 +62,13 @@ class PythonicGrammar(MarkedGrammar):
         self._is_marked = False
         return super().flush()
 
-    def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
+    def _handle_marker(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         match marker.group():
             case "[":
-                last = self._speech.last
+                last = self._text_buffer.last
                 # A call that appears in reasoning was not made.
-                if self._speech.channel != "text" or last.isalnum() or last in _NO_LIST_BEHIND:
-                    self._speech.emit("[", out)
+                if self._text_buffer.channel != "text" or last.isalnum() or last in _NO_LIST_BEHIND:
+                    self._text_buffer.emit("[", out)
                 else:
                     self._begin_list("", "[")
                 return marker.end()
@@ -79,7 +79,7 @@ class PythonicGrammar(MarkedGrammar):
                 if not self._is_marked:
                     out.append(Notice("stray_marker", _END))
                 self._is_marked = False
-        self._speech.pause()
+        self._text_buffer.pause()
         return marker.end()
 
     # -- up to the arguments -----------------------------------------------------------
@@ -127,7 +127,7 @@ class PythonicGrammar(MarkedGrammar):
             if not char:
                 return pos
         if text[pos] == ")" and not self._word:
-            out += [CallStarted(self._speech.channel, "", self._name), CallDelta("{}"), CallEnded(closed=True)]
+            out += [CallStarted(self._text_buffer.channel, "", self._name), CallDelta("{}"), CallEnded(closed=True)]
             self._end()
             return pos + 1
         if text[pos] == "=" and _KEY.fullmatch(self._word):
@@ -157,7 +157,7 @@ class PythonicGrammar(MarkedGrammar):
             return stop
         if text[pos] == "]" and self._in_list:
             self._state = OUTSIDE
-            self._speech.pause()
+            self._text_buffer.pause()
             return pos + 1
         if self._comma and _KEY.match(text, pos):
             self._state, self._word = PythonicGrammar._in_name, ""

@@ -146,12 +146,12 @@ def profile_for(
     """
     if not isinstance(model, str):
         raise InvalidInput(f"model must be a string, not {type(model).__name__}", field="model")
-    given = _check_overrides(overrides)
+    checked = _check_overrides(overrides)
     find = _profile if len(model) <= _LONGEST_NAME else _profile.__wrapped__
     try:
-        return find(model, host, base_url, upstream, tuple(given.items()))
+        return find(model, host, base_url, upstream, tuple(checked.items()))
     except TypeError:  # an argument is not hashable: rare, and not worth caching
-        return _profile.__wrapped__(model, host, base_url, upstream, tuple(given.items()))
+        return _profile.__wrapped__(model, host, base_url, upstream, tuple(checked.items()))
 
 
 @lru_cache(512)
@@ -159,26 +159,26 @@ def _profile(
     model: str, host: str | None, base_url: str | None, upstream: str, overrides: tuple[tuple[str, Any], ...]
 ) -> HostProfile:
     """Cached per host and model: going through the table costs as much as the rest of the work."""
-    given = dict(overrides)
-    chosen = _one_of(given.get("host", host if host is not None else host_of(base_url)), HOSTS, "host")
-    spoken = _one_of(given.get("dialect", upstream), get_args(UpstreamDialect), "upstream")
-    if spoken == "anthropic":
+    checked = dict(overrides)
+    chosen = _check_choice(checked.get("host", host if host is not None else host_of(base_url)), HOSTS, "host")
+    dialect = _check_choice(checked.get("dialect", upstream), get_args(UpstreamDialect), "upstream")
+    if dialect == "anthropic":
         chosen = _MESSAGES_HOST.get(chosen, chosen)
     elif chosen in _MESSAGES_HOST.values():
-        spoken = "anthropic"
-    generation = given.get("generation", generation_of(model))
+        dialect = "anthropic"
+    generation = checked.get("generation", generation_of(model))
     name = model.lower()
     fields: dict[str, Any] = {}
     for rule in RULES:
         if (
             chosen in rule.hosts
             and generation in rule.generations
-            and spoken in rule.dialects
+            and dialect in rule.dialects
             and any(part in name for part in rule.models)
         ):
             fields |= rule.fields
-    fixed = {"host": chosen, "generation": generation, "dialect": spoken}
-    return HostProfile(**(fields | given | fixed))
+    fixed = {"host": chosen, "generation": generation, "dialect": dialect}
+    return HostProfile(**(fields | checked | fixed))
 
 
 def _check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -187,21 +187,21 @@ def _check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
     if not isinstance(overrides, Mapping):
         raise InvalidOption(f"overrides must be an object, not {type(overrides).__name__}", field="overrides")
-    kinds = _kinds()
-    given: dict[str, Any] = {}
+    kinds = _field_types()
+    checked: dict[str, Any] = {}
     for field, value in overrides.items():
         if field not in kinds:
             hint = _nearest(str(field), kinds) or f"the cells are {', '.join(kinds)}"
             raise InvalidOption(f"the host table has no cell {field!r}; {hint}", field=str(field))
         try:
-            given[field] = msgspec.convert(msgspec.to_builtins(value), kinds[field])
+            checked[field] = msgspec.convert(msgspec.to_builtins(value), kinds[field])
         except (msgspec.ValidationError, TypeError) as error:
             near = _nearest(value, _literal_values(kinds[field])) if isinstance(value, str) else ""
             hint = f"; {near}" if near else ""
             raise InvalidOption(f"{field} cannot be {shorten_repr(value)}: {error}{hint}", field=field) from None
-        if field in _PATTERNS and given[field] is not None:
-            _check_pattern(field, given[field])
-    return given
+        if field in _PATTERNS and checked[field] is not None:
+            _check_pattern(field, checked[field])
+    return checked
 
 
 def _check_pattern(field: str, pattern: str) -> None:
@@ -214,12 +214,12 @@ def _check_pattern(field: str, pattern: str) -> None:
 
 
 @cache
-def _kinds() -> dict[str, Any]:
+def _field_types() -> dict[str, Any]:
     """The annotation of each field."""
     return {field.name: field.type for field in msgspec.structs.fields(HostProfile)}
 
 
-def _one_of(name: object, names: tuple[str, ...], field: str) -> Any:
+def _check_choice(name: object, names: tuple[str, ...], field: str) -> Any:
     if isinstance(name, str) and name in names:
         return name
     shown = repr(name) if isinstance(name, str) else type(name).__name__

@@ -25,7 +25,7 @@ class LearnedFields:
     def __init__(self) -> None:
         self._fields: OrderedDict[Hashable, dict[str, Any]] = OrderedDict()
 
-    def of(self, target: Hashable) -> dict[str, Any]:
+    def overrides_for(self, target: Hashable) -> dict[str, Any]:
         """Overrides for the next request to this target."""
         return dict(self._fields.get(target, ()))
 
@@ -44,7 +44,7 @@ class LearnedFields:
             except MoonshimError:
                 continue  # otherwise the host's own error is the better answer
             if changes:
-                self._put(target, fields)
+                self._store(target, fields)
                 return True
         return False
 
@@ -54,9 +54,9 @@ class LearnedFields:
         A host that refuses requests without reasoning is known to read the field of its profile.
         """
         if profile.lost_reasoning is None and {field, profile.reasoning_in} == set(_PLAIN):
-            self._put(target, {"reasoning_in": field})
+            self._store(target, {"reasoning_in": field})
 
-    def _put(self, target: Hashable, fields: dict[str, Any]) -> None:
+    def _store(self, target: Hashable, fields: dict[str, Any]) -> None:
         self._fields[target] = fields
         self._fields.move_to_end(target)
         while len(self._fields) > _MOST:

@@ -36,7 +36,7 @@ from moonshim.engine.ids.spelling import (
     standard_id,
 )
 from moonshim.engine.values.conversation import ToolCall, ToolResult
-from moonshim.engine.values.tool_calls import CallSeen, ResultSeen, read_call, read_result
+from moonshim.engine.values.tool_calls import FoundCall, FoundResult, read_call, read_result
 from moonshim.errors import InvalidInput
 
 __all__ = ["HistoryMapper", "Strategy", "ToolIdMapper", "tool_id_strategy"]
@@ -65,7 +65,7 @@ class Strategy(Struct, frozen=True):
     name: str
     assign: Callable[[list[Slot]], list[str]]
     """Ids for the slots of a history, in order."""
-    stranger: Callable[[str, str, int, AbstractSet[str]], str]
+    unknown_id: Callable[[str, str, int, AbstractSet[str]], str]
     """The id of a call that is not in the history, from its id and name, the number of slots, and the ids in use."""
 
     def create_mapper(self, messages: Iterable[Any]) -> HistoryMapper:
@@ -79,14 +79,14 @@ class HistoryMapper:
     def __init__(self, strategy: Strategy, messages: Iterable[Any]) -> None:
         pairing = pair(messages)
         ids = strategy.assign(pairing.slots)
-        self._stranger = strategy.stranger
+        self._unknown_id = strategy.unknown_id
         self._slots = len(ids)
         self._taken = frozenset(ids)
         self._ids = [ids[slot] for slot in pairing.slot_of]
         self._calls, self._results = Lookup(), Lookup()
         self._at: dict[tuple[int, int], str] = {}
         for number, seen in enumerate(pairing.seen):
-            (self._calls if isinstance(seen, CallSeen) else self._results).add(number, seen)
+            (self._calls if isinstance(seen, FoundCall) else self._results).add(number, seen)
             self._at[seen.position, seen.place] = self._ids[number]
 
     def resolve_tool_call_id(self, call: AnyCall) -> str:
@@ -94,26 +94,26 @@ class HistoryMapper:
         seen = read_call(call)
         if seen is None:
             raise InvalidInput("not a tool call: it has neither an id nor a name", field="call")
-        return self._answer(self._calls.find(call, seen), seen)
+        return self._resolve(self._calls.find(call, seen), seen)
 
     def resolve_tool_response_id(self, result: AnyResult) -> str:
         """The id to send for this result: that of its call."""
         seen = read_result(result)
         if seen is None:
             raise InvalidInput("not a tool result: it has neither tool_call_id nor callId", field="result")
-        return self._answer(self._results.find(result, seen), seen)
+        return self._resolve(self._results.find(result, seen), seen)
 
-    def at(self, position: int, place: int) -> str | None:
+    def id_at(self, position: int, place: int) -> str | None:
         """The id of the call or result at this position of the history."""
         return self._at.get((position, place))
 
-    def _answer(self, number: int | None, seen: CallSeen | ResultSeen) -> str:
-        if number is None and isinstance(seen, ResultSeen):
+    def _resolve(self, number: int | None, seen: FoundCall | FoundResult) -> str:
+        if number is None and isinstance(seen, FoundResult):
             # A result created after the mapper: its call may still be in the history.
             number = self._calls.last(seen)
         if number is not None:
             return self._ids[number]
-        return self._stranger(seen.id, seen.name or "", self._slots, self._taken)
+        return self._unknown_id(seen.id, seen.name or "", self._slots, self._taken)
 
 
 def _kimi_assign(slots: list[Slot]) -> list[str]:
@@ -122,7 +122,7 @@ def _kimi_assign(slots: list[Slot]) -> list[str]:
     return [k2_id(slot.name, index) for index, slot in enumerate(slots)]
 
 
-def _kimi_stranger(wire_id: str, name: str, slots: int, taken: AbstractSet[str]) -> str:
+def _kimi_unknown_id(wire_id: str, name: str, slots: int, taken: AbstractSet[str]) -> str:
     # Not simply the next index: then two unknown calls would be told apart by the order of the lookups.
     room = K2_MAX_INDEX + 1 - slots
     return k2_id(name, slots + int(digest(wire_id), 16) % room)
@@ -136,27 +136,27 @@ def _assign_by(spell: Callable[[str, str], str]) -> Callable[[list[Slot]], list[
     return assign
 
 
-def _stranger_by(spell: Callable[[str, str], str]) -> Callable[[str, str, int, AbstractSet[str]], str]:
-    def stranger(wire_id: str, name: str, slots: int, taken: AbstractSet[str]) -> str:
-        found = spell(wire_id, "")
+def _unknown_id_by(spell: Callable[[str, str], str]) -> Callable[[str, str, int, AbstractSet[str]], str]:
+    def unknown_id(wire_id: str, name: str, slots: int, taken: AbstractSet[str]) -> str:
+        candidate = spell(wire_id, "")
         # The plain spelling is reserved for the id that it represents without loss.
-        faithful = found == wire_id or wire_id == CANONICAL + found.partition("_")[2]
+        faithful = candidate == wire_id or wire_id == CANONICAL + candidate.partition("_")[2]
         salt = 0
-        while not faithful or found in taken:
-            found, faithful = spell(wire_id, f"_{digest(wire_id, str(salt))}"), True
+        while not faithful or candidate in taken:
+            candidate, faithful = spell(wire_id, f"_{digest(wire_id, str(salt))}"), True
             salt += 1
-        return found
+        return candidate
 
-    return stranger
+    return unknown_id
 
 
 def _spelling_strategy(name: str, spell: Callable[[str, str], str]) -> Strategy:
-    return Strategy(name, _assign_by(spell), _stranger_by(spell))
+    return Strategy(name, _assign_by(spell), _unknown_id_by(spell))
 
 
 _STANDARD: Final = _spelling_strategy("standard", standard_id)
 _STRATEGIES: Final[dict[ToolFormat, Strategy]] = {
-    "kimi": Strategy("kimi", _kimi_assign, _kimi_stranger),
+    "kimi": Strategy("kimi", _kimi_assign, _kimi_unknown_id),
     "anthropic": _spelling_strategy("anthropic", anthropic_id),
     "mistral": _spelling_strategy("mistral", mistral_id),
 }

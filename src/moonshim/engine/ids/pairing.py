@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from moonshim.engine.ids.spelling import CanonicalIds
-from moonshim.engine.values.tool_calls import CallSeen, ResultSeen, walk_calls
+from moonshim.engine.values.tool_calls import FoundCall, FoundResult, walk_calls
 
 __all__ = ["Key", "Pairing", "Slot", "canonical_ids", "keys_of", "keys_of_entry", "pair"]
 
@@ -33,12 +33,12 @@ class Slot(Struct, frozen=True):
 class Pairing(Struct, frozen=True):
     """`slot_of[i]` is the slot of `seen[i]`; a result has the slot of its call."""
 
-    seen: list[CallSeen | ResultSeen]
+    seen: list[FoundCall | FoundResult]
     slots: list[Slot]
     slot_of: list[int]
 
 
-def keys_of(seen: CallSeen | ResultSeen) -> list[Key]:
+def keys_of(seen: FoundCall | FoundResult) -> list[Key]:
     """The keys to look it up by, the most reliable first."""
     if seen.canonical is None:
         return [(False, seen.id), (True, seen.id)]
@@ -46,7 +46,7 @@ def keys_of(seen: CallSeen | ResultSeen) -> list[Key]:
     return keys if seen.id == seen.canonical else [*keys, (False, seen.canonical)]
 
 
-def keys_of_entry(seen: CallSeen | ResultSeen) -> list[Key]:
+def keys_of_entry(seen: FoundCall | FoundResult) -> list[Key]:
     """The keys under which it is stored."""
     return [(False, seen.id)] if seen.canonical is None else [(True, seen.canonical), (False, seen.id)]
 
@@ -61,13 +61,13 @@ def pair(messages: Iterable[Any] | None) -> Pairing:
     """
     seen, slots, slot_of = list(walk_calls(messages)), list[Slot](), list[int]()
     open_calls = _OpenCalls()
-    for one in seen:
-        slot = None if isinstance(one, CallSeen) else open_calls.answer(one)
+    for entry in seen:
+        slot = None if isinstance(entry, FoundCall) else open_calls.answer(entry)
         if slot is None:
             slot = len(slots)
-            slots.append(Slot(one.id, one.name or "", isinstance(one, ResultSeen)))
-            if isinstance(one, CallSeen):
-                open_calls.add(one, slot)
+            slots.append(Slot(entry.id, entry.name or "", isinstance(entry, FoundResult)))
+            if isinstance(entry, FoundCall):
+                open_calls.add(entry, slot)
         slot_of.append(slot)
     return Pairing(seen, slots, slot_of)
 
@@ -77,19 +77,19 @@ def canonical_ids(pairing: Pairing, known: int = 0) -> list[str]:
 
     The first `known` messages are already canonical and keep their ids.
     """
-    given, out = CanonicalIds(), dict[int, str]()
+    ids, out = CanonicalIds(), dict[int, str]()
     for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
         if slot in out:
             continue
         if seen.position < known and seen.canonical is not None:
             out[slot] = seen.canonical
-            given.keep(seen.canonical)
+            ids.keep(seen.canonical)
         else:
-            out[slot] = given.new(seen.id)
+            out[slot] = ids.new(seen.id)
     return [out[slot] for slot in range(len(pairing.slots))]
 
 
-class _Together:
+class _CallGroup:
     """Calls of one message that share a key."""
 
     __slots__ = ("by_name", "in_order", "position")
@@ -114,19 +114,19 @@ class _Together:
 
 class _OpenCalls:
     def __init__(self) -> None:
-        self._waiting: dict[Key, list[_Together]] = {}
+        self._waiting: dict[Key, list[_CallGroup]] = {}
         self._last: dict[Key, int] = {}
         self._answered: set[int] = set()
 
-    def add(self, call: CallSeen, slot: int) -> None:
+    def add(self, call: FoundCall, slot: int) -> None:
         for key in keys_of_entry(call):
             stack = self._waiting.setdefault(key, [])
             if not stack or stack[-1].position != call.position:
-                stack.append(_Together(call.position))
+                stack.append(_CallGroup(call.position))
             stack[-1].add(call.name, slot)
             self._last[key] = slot
 
-    def answer(self, result: ResultSeen) -> int | None:
+    def answer(self, result: FoundResult) -> int | None:
         for key in keys_of(result):
             stack = self._waiting.get(key, [])
             while stack:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from moonshim.engine.ids.spelling import K2_MAX_INDEX, k2_id, k2_index
-from moonshim.engine.values.tool_calls import CallSeen, walk_calls
+from moonshim.engine.values.tool_calls import FoundCall, walk_calls
 
 __all__ = ["IdRepairer"]
 
@@ -64,8 +64,8 @@ class IdRepairer:
     def _read_history(self) -> None:
         calls = 0
         for seen in walk_calls(self._history):
-            calls += isinstance(seen, CallSeen)
-            self._note(seen.id)
+            calls += isinstance(seen, FoundCall)
+            self._record(seen.id)
         # Indexes continue those sent to the host; ids that only the client has merely must not be reused.
         self._ids.update(seen.id for seen in walk_calls(self._client_messages))
         self._history = self._client_messages = None
@@ -77,27 +77,27 @@ class IdRepairer:
         """The id to deliver for the next call, and the rule that changed it, if any."""
         if self._history is not None:
             self._read_history()
-        came = wire_id if wire_id and not wire_id.isspace() else ""
-        given, rule = self._decide(name, came)
-        index = k2_index(given, self._prefix)
-        self._note(given)
+        received = wire_id if wire_id and not wire_id.isspace() else ""
+        assigned, rule = self._decide(name, received)
+        index = k2_index(assigned, self._prefix)
+        self._record(assigned)
         if index is not None and index >= self._next:
             self._next = index + 1
-        return given, rule
+        return assigned, rule
 
-    def _decide(self, name: str, came: str) -> tuple[str, str | None]:
+    def _decide(self, name: str, received: str) -> tuple[str, str | None]:
         if self._normalize_all:
-            made = self._new_id(name)
-            return made, None if made == came else "id_normalized" if came else "id_missing"
-        if not came:
+            new_id = self._new_id(name)
+            return new_id, None if new_id == received else "id_normalized" if received else "id_missing"
+        if not received:
             return self._new_id(name), "id_missing"
         if self._policy == "k2":
-            index = k2_index(came, self._prefix, name)
-            right = index is not None and index not in self._indexes and came not in self._ids
-            return (came, None) if right else (self._new_id(name), "id_invalid")
-        if self._policy == "unique" and came in self._ids:
-            return self._add_suffix(came), "id_repeated"
-        return came, None
+            index = k2_index(received, self._prefix, name)
+            is_valid = index is not None and index not in self._indexes and received not in self._ids
+            return (received, None) if is_valid else (self._new_id(name), "id_invalid")
+        if self._policy == "unique" and received in self._ids:
+            return self._add_suffix(received), "id_repeated"
+        return received, None
 
     def _new_id(self, name: str) -> str:
         while self._is_used(name, self._next):
@@ -111,15 +111,15 @@ class IdRepairer:
     def _is_used(self, name: str, index: int) -> bool:
         return index in self._indexes or k2_id(name, index, self._prefix) in self._ids
 
-    def _add_suffix(self, came: str) -> str:
-        number = self._suffixes.get(came, 2)
-        while f"{came}__{number}" in self._ids:
+    def _add_suffix(self, received: str) -> str:
+        number = self._suffixes.get(received, 2)
+        while f"{received}__{number}" in self._ids:
             number += 1
-        self._suffixes[came] = number + 1
-        return f"{came}__{number}"
+        self._suffixes[received] = number + 1
+        return f"{received}__{number}"
 
-    def _note(self, given: str) -> None:
-        self._ids.add(given)
-        index = k2_index(given, self._prefix)
+    def _record(self, assigned: str) -> None:
+        self._ids.add(assigned)
+        index = k2_index(assigned, self._prefix)
         if index is not None:
             self._indexes.add(index)

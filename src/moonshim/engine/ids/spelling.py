@@ -25,13 +25,13 @@ __all__ = [
     "NAMELESS",
     "CanonicalIds",
     "Distinct",
+    "add_client_suffix",
     "anthropic_id",
     "canonical_id",
     "digest",
     "k2_id",
     "k2_index",
     "mistral_id",
-    "set_off",
     "standard_id",
 ]
 
@@ -77,18 +77,20 @@ def anthropic_id(wire_id: str, mark: str = "") -> str:
     """
     if wire_id.startswith("srvtoolu_") and not mark and not _OTHER.search(wire_id) and len(wire_id) <= ANTHROPIC_LIMIT:
         return wire_id
-    return _fit(ANTHROPIC, _OTHER.sub("-", _body(wire_id)) or "empty", set_off("", mark), ANTHROPIC_LIMIT, wire_id)
+    return _fit(
+        ANTHROPIC, _OTHER.sub("-", _body(wire_id)) or "empty", add_client_suffix("", mark), ANTHROPIC_LIMIT, wire_id
+    )
 
 
-def set_off(given: str, mark: str) -> str:
+def add_client_suffix(id: str, mark: str) -> str:
     """An id for a Messages client, with a suffix after an additional `_`.
 
     Claude Code (2.1.325) treats `toolu_a_2` as a copy of `toolu_a` and loses its result.
 
-    >>> set_off("toolu_a", ""), set_off("toolu_a", "_2")
+    >>> add_client_suffix("toolu_a", ""), add_client_suffix("toolu_a", "_2")
     ('toolu_a', 'toolu_a__2')
     """
-    return f"{given}_{mark}" if mark else given
+    return f"{id}_{mark}" if mark else id
 
 
 def mistral_id(wire_id: str, mark: str = "") -> str:
@@ -155,9 +157,9 @@ def _clean(wire_id: str) -> str:
 
 
 def _fit(prefix: str, body: str, mark: str, limit: int, wire_id: str) -> str:
-    whole = prefix + body + mark
-    if len(whole) <= limit:
-        return whole
+    candidate = prefix + body + mark
+    if len(candidate) <= limit:
+        return candidate
     tail = "_" + digest(wire_id, mark)
     return prefix + body[: limit - len(prefix) - len(tail)] + tail
 
@@ -178,14 +180,14 @@ class Distinct:
 
     def take(self, spell: Callable[[str], str]) -> str:
         """The first free spelling; it is in use from now on."""
-        plain = found = spell("")
+        plain = candidate = spell("")
         if plain in self.taken:
             number = self._next.get(plain, 2)
-            while (found := spell(f"_{number}")) in self.taken:
+            while (candidate := spell(f"_{number}")) in self.taken:
                 number += 1
             self._next[plain] = number + 1
-        self.taken.add(found)
-        return found
+        self.taken.add(candidate)
+        return candidate
 
 
 class CanonicalIds:

@@ -19,7 +19,7 @@ from moonshim.engine.response.fast_path import FastPath, TranslatingFastPath
 from moonshim.engine.response.frame_templates import Renamer
 from moonshim.engine.response.pipeline import ResponsePipeline
 from moonshim.engine.values.conversation import Message, Usage
-from moonshim.engine.values.events import Failed, Finished, Repaired, failed_by
+from moonshim.engine.values.events import Failed, Finished, Repaired, failure_from
 from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.engine.wire.ndjson import NdjsonFramer, render_ndjson
@@ -308,7 +308,7 @@ class Mender:
         self.problem, self._hold_empty = problem, False
         client = self._plan.client or dialect_named("openai_chat")
         error_body = client.render_problem(problem)
-        released = self._chunks.fail(replace(failed_by(problem), message=error_body["error"]["message"]))
+        released = self._chunks.fail(replace(failure_from(problem), message=error_body["error"]["message"]))
         if released and released[-1].chunks:
             _fill_error(problem, error_body, released[-1].chunks[-1])
         self._send(released, out)

@@ -26,7 +26,7 @@ __all__ = [
     "Opaque",
     "Repaired",
     "Started",
-    "failed_by",
+    "failure_from",
 ]
 
 BlockKind: TypeAlias = Literal["text", "reasoning", "call"]
@@ -129,7 +129,7 @@ _KNOWN: Final[frozenset[ProblemKind]] = frozenset({"context_overflow", "rate_lim
 """Problems that people and clients act on, whatever code the host uses."""
 
 
-def failed_by(problem: Problem) -> Failed:
+def failure_from(problem: Problem) -> Failed:
     """The event that ends a response that failed with this problem."""
     code = problem.kind if problem.kind in _KNOWN else problem.code or problem.kind
     return Failed(code, problem.message, problem.kind in _PASSING and not problem.permanent)

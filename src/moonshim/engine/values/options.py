@@ -104,7 +104,7 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
             raise InvalidOption("id_prefix must be a text that is not empty", field="id_prefix")
         if not isinstance(self.tool_choice_default, str):
             raise InvalidOption("tool_choice_default must be a text", field="tool_choice_default")
-        msgspec.structs.force_setattr(self, "tool_tokens", _tokens(self.tool_tokens))
+        msgspec.structs.force_setattr(self, "tool_tokens", _check_tokens(self.tool_tokens))
 
     @classmethod
     def mending(cls, **changes: Unpack[OptionChanges]) -> Self:
@@ -118,18 +118,18 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         if not isinstance(values, Mapping):
             raise InvalidOption(f"options must be an object, not {type(values).__name__}", field="options")
         names = _wire_names()
-        given: dict[str, Any] = {}
+        converted: dict[str, Any] = {}
         for key, value in values.items():
             wire = names.get(str(key))
             if wire is None:
                 raise InvalidOption(f"unknown option {key!r}; {_nearest(str(key), names)}", field=str(key))
             _check(wire, value)
-            given[wire] = _camel_tokens(value) if wire == "toolTokens" else value
+            converted[wire] = _camel_tokens(value) if wire == "toolTokens" else value
         base = msgspec.to_builtins(preset if preset is not None else cls())
-        if isinstance(given.get("toolTokens"), dict):
-            given["toolTokens"] = base["toolTokens"] | given["toolTokens"]
+        if isinstance(converted.get("toolTokens"), dict):
+            converted["toolTokens"] = base["toolTokens"] | converted["toolTokens"]
         try:
-            return msgspec.convert(base | given, cls)
+            return msgspec.convert(base | converted, cls)
         except msgspec.ValidationError as error:
             raise InvalidOption(f"bad option: {error}", field=_field_of(str(error))) from None
 
@@ -155,11 +155,11 @@ def _check(name: str, value: object) -> None:
         raise InvalidOption(f"{name} must be one of ({', '.join(choices)}), not {value!r}", field=name)
 
 
-def _tokens(given: object) -> ToolTokens:
+def _check_tokens(value: object) -> ToolTokens:
     """Checked markers; keys missing in a mapping keep their default."""
-    if isinstance(given, ToolTokens) and given == _USUAL:
-        return given
-    values = msgspec.to_builtins(given) if isinstance(given, ToolTokens) else given
+    if isinstance(value, ToolTokens) and value == _DEFAULT_TOKENS:
+        return value
+    values = msgspec.to_builtins(value) if isinstance(value, ToolTokens) else value
     try:
         tokens = msgspec.convert(_camel_tokens(values), ToolTokens)
     except msgspec.ValidationError as error:
@@ -172,7 +172,7 @@ def _tokens(given: object) -> ToolTokens:
     return tokens
 
 
-_USUAL: Final = ToolTokens()
+_DEFAULT_TOKENS: Final = ToolTokens()
 
 
 @cache

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from moonshim.engine.values.conversation import Message, Tool, ToolCall, ToolResult
 
-__all__ = ["CallSeen", "ResultSeen", "declared_tools", "read_call", "read_result", "walk_calls"]
+__all__ = ["FoundCall", "FoundResult", "declared_tools", "read_call", "read_result", "walk_calls"]
 
 
-class CallSeen(Struct, frozen=True):
+class FoundCall(Struct, frozen=True):
     """A tool call. `id` is the id as received, "" when it has none."""
 
     id: str
@@ -32,7 +32,7 @@ class CallSeen(Struct, frozen=True):
     """The original object."""
 
 
-class ResultSeen(Struct, frozen=True):
+class FoundResult(Struct, frozen=True):
     """A tool result. `id` is the id of its call as received, "" when it has none."""
 
     id: str
@@ -43,7 +43,7 @@ class ResultSeen(Struct, frozen=True):
     value: Any = None
 
 
-def walk_calls(messages: Iterable[Any] | None) -> Iterator[CallSeen | ResultSeen]:
+def walk_calls(messages: Iterable[Any] | None) -> Iterator[FoundCall | FoundResult]:
     """Every call and result, in order, in linear time. Never raises on malformed input.
 
     >>> history = [
@@ -52,24 +52,24 @@ def walk_calls(messages: Iterable[Any] | None) -> Iterator[CallSeen | ResultSeen
     ...     "junk",
     ... ]
     >>> [(type(seen).__name__, seen.id, seen.name, seen.position) for seen in walk_calls(history)]
-    [('CallSeen', 'a', 'ls', 0), ('ResultSeen', 'a', None, 1)]
+    [('FoundCall', 'a', 'ls', 0), ('FoundResult', 'a', None, 1)]
     """
     if messages is None or isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
         return
     for position, message in enumerate(messages):
-        if not _has_neither(message):
+        if not _has_no_calls(message):
             yield from _find_in(message, position)
 
 
-def _has_neither(message: Any) -> bool:
+def _has_no_calls(message: Any) -> bool:
     """Whether a quick check shows that the message has no call and no result."""
     if isinstance(message, dict):
         return message.get("role") != "tool" and "tool_calls" not in message and "blocks" not in message
     return isinstance(message, Message) and message.is_one_text
 
 
-def _find_in(message: Any, position: int) -> Iterator[CallSeen | ResultSeen]:
-    found: CallSeen | ResultSeen | None
+def _find_in(message: Any, position: int) -> Iterator[FoundCall | FoundResult]:
+    found: FoundCall | FoundResult | None
     if isinstance(message, Message):
         for place, part in enumerate(message.parts):
             found = read_call(part, position, place) or read_result(part, position, place)
@@ -94,31 +94,31 @@ def _find_in(message: Any, position: int) -> Iterator[CallSeen | ResultSeen]:
                     yield found
 
 
-def read_call(value: Any, position: int = -1, place: int = -1) -> CallSeen | None:
+def read_call(value: Any, position: int = -1, place: int = -1) -> FoundCall | None:
     """A canonical call, an entry of `tool_calls`, or a block; also the short form `{"id": …, "name": …}`."""
     if isinstance(value, ToolCall):
         wire = value.id if value.wire_id is None else value.wire_id
-        return CallSeen(wire, value.name, value.id, position, place, value)
+        return FoundCall(wire, value.name, value.id, position, place, value)
     if not isinstance(value, dict) or _is_result(value):
         return None
     name = _body(value).get("name")
     if not isinstance(name, str) and not isinstance(value.get("id"), str):
         return None
-    return CallSeen(_text(value.get("id")), _text(name), None, position, place, value)
+    return FoundCall(_text(value.get("id")), _text(name), None, position, place, value)
 
 
-def read_result(value: Any, position: int = -1, place: int = -1) -> ResultSeen | None:
+def read_result(value: Any, position: int = -1, place: int = -1) -> FoundResult | None:
     """A canonical result, a message of role `tool`, or a block; also `{"tool_call_id": …, "name": …}`."""
     if isinstance(value, ToolResult):
         wire = value.call_id if value.wire_id is None else value.wire_id
-        return ResultSeen(wire, value.name, value.call_id, position, place, value)
+        return FoundResult(wire, value.name, value.call_id, position, place, value)
     if not isinstance(value, dict) or not _is_result(value):
         return None
     wire, name = ("callId", "toolName") if "callId" in value else ("tool_call_id", "name")
-    return ResultSeen(_text(value.get(wire)), _text(value.get(name)) or None, None, position, place, value)
+    return FoundResult(_text(value.get(wire)), _text(value.get(name)) or None, None, position, place, value)
 
 
-_BLOCKS: Final[dict[str, Callable[[Any, int, int], CallSeen | ResultSeen | None]]] = {
+_BLOCKS: Final[dict[str, Callable[[Any, int, int], FoundCall | FoundResult | None]]] = {
     "tool_call": read_call,
     "tool_response": read_result,
 }

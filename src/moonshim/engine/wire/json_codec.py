@@ -17,11 +17,11 @@ def decode_object(data: bytes) -> dict[str, Any] | None:
     try:
         value = _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        value = _decode_halves(data)
+        value = _decode_surrogates(data)
     return value if isinstance(value, dict) else None
 
 
-def _decode_halves(data: bytes) -> Any:
+def _decode_surrogates(data: bytes) -> Any:
     """Parse a lone surrogate (`"\\ud83d"`): msgspec refuses it, the standard library accepts it."""
     if b"\\ud" not in data and b"\\uD" not in data:
         return None

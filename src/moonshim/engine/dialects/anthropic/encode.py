@@ -18,7 +18,7 @@ from moonshim.engine.dialects.anthropic.parts import Json
 from moonshim.engine.dialects.anthropic.usage import write_usage
 from moonshim.engine.dialects.anthropic.words import REASONS, STOP_REASONS
 from moonshim.engine.dialects.protocol import TEXT, ResponseContext, Template
-from moonshim.engine.ids.spelling import Distinct, anthropic_id, set_off
+from moonshim.engine.ids.spelling import Distinct, add_client_suffix, anthropic_id
 from moonshim.engine.signing import SignedPayload, is_signed
 from moonshim.engine.values.events import (
     BlockClosed,
@@ -196,7 +196,9 @@ class MessagesEncoder:
     def _tool_use(self, opened: BlockOpened) -> Json:
         given = opened.call_id or f"toolu_{self._id.removeprefix('msg_')}_{self._count}"
         whole = LEGAL_ID.fullmatch(given) is not None
-        wire_id = self._distinct().take(lambda mark: set_off(given, mark) if whole else anthropic_id(given, mark))
+        wire_id = self._distinct().take(
+            lambda mark: add_client_suffix(given, mark) if whole else anthropic_id(given, mark)
+        )
         tool = self._reply.tools.get(opened.name or "")
         name = tool.name if tool is not None else opened.name or ""
         return {"type": "tool_use", "id": wire_id, "name": name, "input": {}}

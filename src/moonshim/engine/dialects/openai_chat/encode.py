@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, assert_never
 from moonshim.engine.dialects.openai_chat.delta import TEXT_KEYS, write_piece
 from moonshim.engine.dialects.openai_chat.patch import error_chunk
 from moonshim.engine.dialects.protocol import TEXT, ResponseContext, Template
-from moonshim.engine.formats.free_text import InputReader, input_of
+from moonshim.engine.formats.free_text import InputReader, extract_input
 from moonshim.engine.values.conversation import Usage
 from moonshim.engine.values.events import (
     BlockClosed,
@@ -193,7 +193,7 @@ def encode_response(events: Sequence[Event], reply: ResponseContext) -> Json:
 def _whole_call(opened: BlockOpened, arguments: str, reply: ResponseContext) -> Json:
     name = _name(opened, reply)
     if _is_custom(opened.name, reply):
-        return {"id": opened.call_id, "type": "custom", "custom": {"name": name, "input": input_of(arguments)}}
+        return {"id": opened.call_id, "type": "custom", "custom": {"name": name, "input": extract_input(arguments)}}
     return write_piece(CallPiece(None, opened.call_id, name, arguments))
 
 

@@ -63,7 +63,7 @@ class KimiK2Grammar:
         "_in_word",
         "_kinds",
         "_markers",
-        "_plain_speech",
+        "_plain_text",
         "_prose",
         "_quick",
         "_quiet",
@@ -95,8 +95,8 @@ class KimiK2Grammar:
         self._bare: BareNames | None = bare_names(names) if calls and names else None
         self._beginnings: frozenset[str] = self._bare.beginnings if self._bare is not None else frozenset()
         self._state = _OUTSIDE
-        self._plain_speech = _IN_SPEECH if self._beginnings else _NO_NAMES
-        self._quick = self._plain_speech
+        self._plain_text = _IN_SPEECH if self._beginnings else _NO_NAMES
+        self._quick = self._plain_text
         self._scanner = ValueScanner()
         self._held = ""
         self._gap: list[str] = []
@@ -189,7 +189,7 @@ class KimiK2Grammar:
             if self._scanner.in_string and not self._scanner.escaped and not held:
                 self._quick = _IN_STRING
         elif self._state == _OUTSIDE and not self._quiet and (not held or held in self._beginnings):
-            self._quick = self._plain_speech
+            self._quick = self._plain_text
 
     def flush(self) -> list[GrammarEvent]:
         """End of input: the start of a marker was only text; an open call is cut off."""
@@ -213,7 +213,7 @@ class KimiK2Grammar:
         self._drop_gap()
         self._quiet = False
         self._in_word = False
-        self._quick = self._plain_speech
+        self._quick = self._plain_text
         return out
 
     # -- outside of calls ------------------------------------------------------------
@@ -263,7 +263,7 @@ class KimiK2Grammar:
             self._drop_gap()
             self._begin(text[head:start], out)
         else:
-            self._turn(kind, marker.group(), out)
+            self._handle_marker(kind, marker.group(), out)
         return marker.end()
 
     def _keep_gap(self, space: str) -> None:
@@ -285,7 +285,7 @@ class KimiK2Grammar:
             out.append(TextFound(self._channel, text))
             self._in_word = ends_in_word(text)
 
-    def _turn(self, kind: str, marker: str, out: list[GrammarEvent]) -> None:
+    def _handle_marker(self, kind: str, marker: str, out: list[GrammarEvent]) -> None:
         """A marker outside of any call decides what comes next."""
         match kind:
             case "call_begin":
@@ -405,7 +405,7 @@ class KimiK2Grammar:
         stop = min(found.start() if found else len(text), pos + GAP_LIMIT + 1 - self._gap_size)
         self._keep_gap(text[pos:stop])
         if self._gap_size > GAP_LIMIT:
-            self._end_in_speech(self._drop_gap(), out)
+            self._end_in_text(self._drop_gap(), out)
             return stop
         if found is None:
             return stop
@@ -441,13 +441,13 @@ class KimiK2Grammar:
             return len(text)
         prose, self._prose = self._prose, ""
         if marker is None or over or (kind := self._kinds[marker.group()]) != "call_end":
-            self._end_in_speech(prose, out)
+            self._end_in_text(prose, out)
             return stop
         out.append(CallDelta(prose))
         self._end(kind, out)
         return marker.end()
 
-    def _end_in_speech(self, text: str, out: list[GrammarEvent]) -> None:
+    def _end_in_text(self, text: str, out: list[GrammarEvent]) -> None:
         """The call is over, and this text after its arguments is not part of it."""
         out.append(CallEnded(closed=True))
         self._state, self._quiet = _OUTSIDE, False

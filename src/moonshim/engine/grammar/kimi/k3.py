@@ -140,12 +140,12 @@ class KimiK3Grammar:
     def _read(self, text: str, out: list[GrammarEvent], *, final: bool) -> list[GrammarEvent]:
         pos, end = 0, len(text)
         while pos < end:
-            pos = self._value(text, pos, out, final) if self._in_value else self._speech(text, pos, out, final)
+            pos = self._value(text, pos, out, final) if self._in_value else self._read_text(text, pos, out, final)
         return out
 
     # -- between tags ------------------------------------------------------------------
 
-    def _speech(self, text: str, pos: int, out: list[GrammarEvent], final: bool) -> int:
+    def _read_text(self, text: str, pos: int, out: list[GrammarEvent], final: bool) -> int:
         if self._quiet:
             found = _NOT_SPACE.search(text, pos)
             stop = found.start() if found else len(text)
@@ -176,7 +176,7 @@ class KimiK3Grammar:
         if tag == "text":
             self._emit_text("<|", out)
             return stop + 2
-        self._turn(tag, out)
+        self._handle_tag(tag, out)
         return tag.end
 
     def _handle_think_tag(self, word: str, out: list[GrammarEvent]) -> None:
@@ -196,17 +196,17 @@ class KimiK3Grammar:
 
     # -- tags --------------------------------------------------------------------------
 
-    def _turn(self, tag: K3Tag, out: list[GrammarEvent]) -> None:
+    def _handle_tag(self, tag: K3Tag, out: list[GrammarEvent]) -> None:
         """A tag outside of any value decides what comes next."""
         self._gap = ""
-        closed = self._calling and self._turn_in_call(tag, out)
+        closed = self._calling and self._handle_tag_in_call(tag, out)
         if not self._calling and not closed:
-            self._turn_outside(tag, out)
+            self._handle_tag_outside(tag, out)
         # White space between tags is dropped; after a wrapper it may be the end of the text.
         self._after_wrapper = tag.key.startswith("close ") and not (self._calling or self._in_tools or closed)
         self._quiet = self._calling or self._in_tools or closed or self._after_wrapper
 
-    def _turn_in_call(self, tag: K3Tag, out: list[GrammarEvent]) -> bool:
+    def _handle_tag_in_call(self, tag: K3Tag, out: list[GrammarEvent]) -> bool:
         """Whether the tag is the call's own end. Any other tag that does not belong in a call ends it as well."""
         match tag.key:
             case "open argument":
@@ -225,7 +225,7 @@ class KimiK3Grammar:
                 return tag.key == "close call"
         return False
 
-    def _turn_outside(self, tag: K3Tag, out: list[GrammarEvent]) -> None:
+    def _handle_tag_outside(self, tag: K3Tag, out: list[GrammarEvent]) -> None:
         kind, _, name = tag.key.partition(" ")
         match tag.key:
             case "open think" | "open response":
@@ -276,5 +276,5 @@ class KimiK3Grammar:
         if tag.key == writer.closing:
             self._quiet = True
         else:
-            self._turn(tag, out)
+            self._handle_tag(tag, out)
         return tag.end

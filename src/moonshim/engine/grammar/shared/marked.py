@@ -1,7 +1,7 @@
 """Formats that mark the start of a call and write it as one value: text with such markers -> text and calls.
 
-A family consists of its markers, their meaning outside of calls (`_turn`), and its states. A state is a method that
-reads from a position and returns where it stopped; two are shared by all families: outside of calls, and inside a
+A family consists of its markers, their meaning outside of calls (`_handle_marker`), and its states. A state is a method
+that reads from a position and returns where it stopped; two are shared by all families: outside of calls, and inside a
 call that has started.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from moonshim.engine.grammar.protocol import CallDelta, CallStarted, Channel, GrammarEvent, Notice
 from moonshim.engine.grammar.shared.declared import call_without_arguments, names_of
 from moonshim.engine.grammar.shared.markers import marker_set
-from moonshim.engine.grammar.shared.speech import SpeechBuffer
+from moonshim.engine.grammar.shared.text_buffer import TextBuffer
 from moonshim.engine.values.conversation import Tool
 
 __all__ = ["IN_CALL", "OUTSIDE", "THINK_TAGS", "CallReader", "MarkedGrammar", "State"]
@@ -63,10 +63,10 @@ class MarkedGrammar(ABC):
         "_names",
         "_opener",
         "_raw",
-        "_speech",
         "_state",
         "_tag",
         "_tags",
+        "_text_buffer",
         "tags_are_text",
     )
 
@@ -80,7 +80,7 @@ class MarkedGrammar(ABC):
         opener: str | None = None,
         behind_call: State | None = None,
     ) -> None:
-        self._speech = SpeechBuffer(channel)
+        self._text_buffer = TextBuffer(channel)
         self._names = names_of(tools)
         self._tags = tags
         self._markers = marker_set(*tags, *markers)
@@ -115,7 +115,7 @@ class MarkedGrammar(ABC):
             if '"' not in text and "\\" not in text and self._call is not None and self._call.in_string:
                 return [CallDelta(text)] if text else []
         elif self._state is OUTSIDE and self._is_plain(text):
-            self._speech.emit(text, out)
+            self._text_buffer.emit(text, out)
             return out
         text, self._held = self._held + text, ""
         pos = 0
@@ -132,23 +132,23 @@ class MarkedGrammar(ABC):
             if self._call.raw:
                 self._give_up(out, self._call.raw)
             else:
-                self._speech.drop_gap()
+                self._text_buffer.drop_gap()
         elif self._tag or self._raw:
             self._give_up(out)
-        self._speech.emit(held, out)
-        self._speech.last = ""
+        self._text_buffer.emit(held, out)
+        self._text_buffer.last = ""
         self._state, self._tag, self._raw = OUTSIDE, "", ""
         return out
 
     # -- outside of calls --------------------------------------------------------------
 
     @abstractmethod
-    def _turn(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
+    def _handle_marker(self, marker: re.Match[str], out: list[GrammarEvent]) -> int:
         """A marker outside of any call decides what comes next; return where to continue."""
 
     def _is_plain(self, text: str) -> bool:
         """Whether this text can be emitted unchanged."""
-        speech = self._speech
+        speech = self._text_buffer
         if self._held or speech.quiet or (speech.fresh and self._opener is not None):
             return False
         # A loop, since `any` over a generator costs more than everything else here.
@@ -158,7 +158,7 @@ class MarkedGrammar(ABC):
         return True
 
     def _outside(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
-        speech = self._speech
+        speech = self._text_buffer
         if speech.quiet:
             pos = speech.skip_space(text, pos, out)
             if pos == len(text):
@@ -170,14 +170,14 @@ class MarkedGrammar(ABC):
             speech.emit(text[pos:stop], out)
             pos = stop
             if (opening := self._opener.match(text, pos)) is not None:
-                return self._turn(opening, out)
+                return self._handle_marker(opening, out)
         stop, marker = self._markers.until_next(text, pos)
         if stop > pos:
             speech.emit(text[pos:stop], out)
         if marker is None:
             return self._hold(text, stop)
         if (kind := self._tags.get(marker.group())) is None:
-            return self._turn(marker, out)
+            return self._handle_marker(marker, out)
         speech.think(kind, marker.group(), out, as_words=self.tags_are_text)
         return marker.end()
 
@@ -211,7 +211,7 @@ class MarkedGrammar(ABC):
         if not self._is_bare and (told := self._tag + text):
             out.append(Notice("unreadable_call", told))
         self._state, self._tag, self._raw = OUTSIDE, "", ""
-        self._speech.emit(text, out)
+        self._text_buffer.emit(text, out)
 
     # -- a call ------------------------------------------------------------------------
 
@@ -220,13 +220,13 @@ class MarkedGrammar(ABC):
 
     def _begin(self, header: str, name: str | None, reader: CallReader, out: list[GrammarEvent]) -> None:
         """This is a call, and its arguments come next."""
-        out.append(CallStarted(self._speech.channel, header, name))
+        out.append(CallStarted(self._text_buffer.channel, header, name))
         self._tag = self._raw = ""
         self._read_with(reader)
 
     def _begin_without_arguments(self, header: str, name: str, out: list[GrammarEvent]) -> None:
         """A marker follows the name: still a call, unless no tool has that name."""
-        if found := call_without_arguments(name, header, self._names, self._speech.channel):
+        if found := call_without_arguments(name, header, self._names, self._text_buffer.channel):
             out += found
             self._end()
         else:
@@ -245,13 +245,13 @@ class MarkedGrammar(ABC):
 
     def _end(self) -> None:
         self._state, self._tag, self._raw = self._behind_call, "", ""
-        self._speech.pause()
+        self._text_buffer.pause()
 
     def _skip(self, text: str, pos: int, not_between: re.Pattern[str], out: list[GrammarEvent]) -> int:
         """After a call: hold what may separate it from the next one; return where that ends."""
         found = not_between.search(text, pos)
-        stop = self._speech.skip(text, pos, found.start() if found else len(text), out)
-        if not self._speech.quiet:
+        stop = self._text_buffer.skip(text, pos, found.start() if found else len(text), out)
+        if not self._text_buffer.quiet:
             self._state = OUTSIDE
         return stop
 

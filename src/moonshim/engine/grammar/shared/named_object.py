@@ -181,7 +181,7 @@ class NamedObject:
                 return self._before_key(text[pos], pos, out)
             case 2:
                 if text[pos] != ":":
-                    return self._wrong(pos)
+                    return self._reject(pos)
                 self._state = _VALUE
                 return pos + 1
             case 3:
@@ -198,7 +198,7 @@ class NamedObject:
         if char == "{" and (not self._depth or (self._depth == 1 and self._key is None and self._bare is None)):
             self._depth += 1
             return pos + 1
-        return self._wrong(pos)
+        return self._reject(pos)
 
     def _in_key(self, text: str, pos: int, end: int) -> int:
         pos, done = self._read_string(text, pos, end, KEY_LIMIT, None if self._bare is None else _BARE_KEYS)
@@ -215,7 +215,7 @@ class NamedObject:
                 self._begin(out)
                 self._kind = "arguments"
             elif self._bare is not None:
-                return self._wrong(pos)
+                return self._reject(pos)
             else:
                 self._waiting = TextPieces()
                 self._kind = "held"
@@ -230,7 +230,7 @@ class NamedObject:
         if self._bare is not None and not self._begun:
             # In a bare object every other field is suspicious.
             if key != "type" or char != '"':
-                return self._wrong(pos)
+                return self._reject(pos)
             self._state, self._piece = _IN_NAME, ""
             return pos + 1
         if self._kind == "extra":
@@ -264,7 +264,7 @@ class NamedObject:
                 # The comma is missing.
                 self._state = _KEY
                 return pos
-        return self._wrong(pos)
+        return self._reject(pos)
 
     def _close(self, pos: int, out: list[GrammarEvent]) -> int:
         self._depth -= 1
@@ -311,11 +311,11 @@ class NamedObject:
             piece = self._piece + text[pos : min(stop, pos + limit - before + 1)]
             fits = len(piece) if allowed is None else allowed.prefix_length(piece)
             if fits < len(piece) or len(piece) > limit:
-                return self._wrong(pos + min(fits, limit) - before), False
+                return self._reject(pos + min(fits, limit) - before), False
             self._piece = piece
             if found is not None:
                 if allowed is not None and piece not in allowed.names:
-                    return self._wrong(stop), False
+                    return self._reject(stop), False
                 return stop + 1, True
             pos = stop
         return pos, False
@@ -385,7 +385,7 @@ class NamedObject:
 
     # -- misplaced content -------------------------------------------------------------
 
-    def _wrong(self, pos: int) -> int:
+    def _reject(self, pos: int) -> int:
         """Invalid content: not a call, or, in a call that has started, something to report."""
         if not self._begun:
             self.done = self.failed = True

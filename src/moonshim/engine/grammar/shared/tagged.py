@@ -18,8 +18,8 @@ from msgspec import Struct
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
 from moonshim.engine.grammar.shared.declared_kinds import JSON_ONLY, STRING_ONLY, DeclaredKinds
 from moonshim.engine.grammar.shared.raw_values import CONTAINER, ValueWriter, escape
-from moonshim.engine.grammar.shared.speech import SpeechBuffer
 from moonshim.engine.grammar.shared.tag_patterns import MORE, TagMatch, TagPattern, TagSet, literal
+from moonshim.engine.grammar.shared.text_buffer import TextBuffer
 from moonshim.engine.values.conversation import Tool
 
 __all__ = ["THINK", "TagFormat", "TaggedGrammar", "tag_sets"]
@@ -73,7 +73,7 @@ class TaggedGrammar:
         "_lost",
         "_markers",
         "_name",
-        "_speech",
+        "_text_buffer",
         "_writer",
         "tags_are_text",
     )
@@ -81,7 +81,7 @@ class TaggedGrammar:
     format: ClassVar[TagFormat]
 
     def __init__(self, channel: Channel, *, tools: Sequence[Tool] | None = None, calls: bool = True) -> None:
-        self._speech = SpeechBuffer(channel)
+        self._text_buffer = TextBuffer(channel)
         self._kinds = DeclaredKinds(tools)
         self._markers = self.format.outside if calls else _NO_CALLS
         self._calling = False
@@ -111,8 +111,8 @@ class TaggedGrammar:
                 if self._writer.is_plain(text):
                     self._writer.at_line = False
                     return [CallDelta(escape(text))]
-            elif not self._speech.quiet and not self._lost:
-                return [TextFound(self._speech.channel, text)]
+            elif not self._text_buffer.quiet and not self._lost:
+                return [TextFound(self._text_buffer.channel, text)]
         text, self._held = self._held + text, ""
         return self._read(text, [], final=False)
 
@@ -135,11 +135,11 @@ class TaggedGrammar:
         if cut:
             out.append(Notice("stray_marker", cut))
         if self._calling or self._in_section:
-            self._speech.pause()
+            self._text_buffer.pause()
         if self._calling:
             out.append(CallEnded(closed=False))
         self._calling = self._in_value = False
-        self._speech.emit("", out)
+        self._text_buffer.emit("", out)
         return out
 
     def _read(self, text: str, out: list[GrammarEvent], *, final: bool) -> list[GrammarEvent]:
@@ -151,10 +151,10 @@ class TaggedGrammar:
     # -- between tags ------------------------------------------------------------------
 
     def _between(self, text: str, pos: int, out: list[GrammarEvent], final: bool) -> int:
-        if self._speech.quiet:
-            pos = self._speech.skip_space(text, pos, out)
+        if self._text_buffer.quiet:
+            pos = self._text_buffer.skip_space(text, pos, out)
             if self._calling and self.format.objects and self._writer.empty and text.startswith("{", pos):
-                self._speech.pause()
+                self._text_buffer.pause()
                 self._writer.begin_object()
                 self._in_value = True
                 return pos
@@ -164,23 +164,23 @@ class TaggedGrammar:
                 # Text, so from here on other tags may apply.
                 self._emit_text(text[pos], out)
                 return pos + 1
-        seen = self._tags.find(text, pos, final=final)
-        stop = seen.start if seen is not None else len(text)
+        tag = self._tags.find(text, pos, final=final)
+        stop = tag.start if tag is not None else len(text)
         if stop > pos:
             self._emit_text(text[pos:stop], out)
-        if seen is None:
+        if tag is None:
             return stop
-        if seen.kind == MORE:
+        if tag.kind == MORE:
             self._held = text[stop:]
             return len(text)
-        self._turn(seen, text[stop : seen.end], out)
-        return seen.end
+        self._handle_tag(tag, text[stop : tag.end], out)
+        return tag.end
 
     @property
     def _tags(self) -> TagSet:
         if self._calling:
             return self.format.in_call
-        if self._in_section or (self._speech.quiet and self._markers is not _NO_CALLS):
+        if self._in_section or (self._text_buffer.quiet and self._markers is not _NO_CALLS):
             return self.format.inside
         return self._markers
 
@@ -188,69 +188,69 @@ class TaggedGrammar:
         if self._lost:
             out.append(Notice("unreadable_call", self._lost))
             self._lost = ""
-        self._speech.emit(text, out)
+        self._text_buffer.emit(text, out)
 
     # -- tags --------------------------------------------------------------------------
 
-    def _turn(self, seen: TagMatch, raw: str, out: list[GrammarEvent]) -> None:
+    def _handle_tag(self, tag: TagMatch, raw: str, out: list[GrammarEvent]) -> None:
         """A tag outside of any value decides what comes next."""
-        if seen.kind in ("think", "/think"):
-            self._speech.think(seen.kind, raw, out, as_words=self.tags_are_text)
-        elif not (self._calling and self._turn_in_call(seen, raw, out)):
-            self._turn_outside(seen, raw, out)
+        if tag.kind in ("think", "/think"):
+            self._text_buffer.think(tag.kind, raw, out, as_words=self.tags_are_text)
+        elif not (self._calling and self._handle_tag_in_call(tag, raw, out)):
+            self._handle_tag_outside(tag, raw, out)
 
-    def _turn_in_call(self, seen: TagMatch, raw: str, out: list[GrammarEvent]) -> bool:
+    def _handle_tag_in_call(self, tag: TagMatch, raw: str, out: list[GrammarEvent]) -> bool:
         """Whether the tag belongs in the call. Any other tag shows that the call is over."""
-        match seen.kind:
+        match tag.kind:
             case "param":
-                self._begin_value(seen, out)
+                self._begin_value(tag, out)
             case "/param":
                 self._stray(raw, out)
             case _:
                 self._writer.end_call(out)
                 out.append(CallEnded(closed=True))
                 self._calling = False
-                self._speech.pause()
-                return seen.kind == "/call"
+                self._text_buffer.pause()
+                return tag.kind == "/call"
         return True
 
-    def _turn_outside(self, seen: TagMatch, raw: str, out: list[GrammarEvent]) -> None:
-        after_call = self._speech.quiet
-        match seen.kind:
+    def _handle_tag_outside(self, tag: TagMatch, raw: str, out: list[GrammarEvent]) -> None:
+        after_call = self._text_buffer.quiet
+        match tag.kind:
             case "section":
                 self._in_section, self._lost = True, raw
             case "call":
-                self._name = _unquote(seen.values[0])
+                self._name = _unquote(tag.values[0])
                 self._lost = ""
-                out.append(CallStarted(self._speech.channel, "", self._name or None))
+                out.append(CallStarted(self._text_buffer.channel, "", self._name or None))
                 self._calling = True
                 self._writer = self._new_writer()
             case "/section" if self._in_section or (after_call and self.format.sections):
                 self._in_section, self._lost = False, ""
             case "lost":
-                self._speech.emit("", out)
+                self._text_buffer.emit("", out)
                 out.append(Notice("unreadable_call", raw))
                 return
             case _:
                 self._stray(raw, out)
                 return
-        self._speech.pause()
+        self._text_buffer.pause()
 
     def _stray(self, raw: str, out: list[GrammarEvent]) -> None:
         out.append(Notice("stray_marker", raw))
-        if self._speech.quiet:
-            self._speech.pause()
+        if self._text_buffer.quiet:
+            self._text_buffer.pause()
 
     # -- values ------------------------------------------------------------------------
 
-    def _begin_value(self, seen: TagMatch, out: list[GrammarEvent]) -> None:
-        key = _unquote(seen.values[0])
+    def _begin_value(self, tag: TagMatch, out: list[GrammarEvent]) -> None:
+        key = _unquote(tag.values[0])
         # A format that marks strings itself knows better than the schema.
-        said = _unquote(seen.values[1]) if len(seen.values) > 1 else ""
+        said = _unquote(tag.values[1]) if len(tag.values) > 1 else ""
         kinds = STRING_ONLY if said == "true" else JSON_ONLY if said == "false" else self._kinds.of(self._name, key)
         self._writer.begin(key, kinds, out)
         self._in_value = True
-        self._speech.pause()
+        self._text_buffer.pause()
 
     def _value(self, text: str, pos: int, out: list[GrammarEvent], final: bool) -> int:
         writer = self._writer
@@ -258,30 +258,30 @@ class TaggedGrammar:
             stop = writer.stream(text, pos, out)
             if writer.phase != CONTAINER or stop == len(text):
                 return stop
-            seen = self.format.in_value.at(text, stop, final=final)
-            if seen is None:
+            tag = self.format.in_value.at(text, stop, final=final)
+            if tag is None:
                 writer.write("<", out)
                 return stop + 1
         else:
             phase = writer.phase
-            seen = self.format.in_value.find(text, pos, final=final)
-            stop = seen.start if seen is not None else len(text)
+            tag = self.format.in_value.find(text, pos, final=final)
+            stop = tag.start if tag is not None else len(text)
             writer.write(text[pos:stop], out)
-            if seen is None or writer.phase != phase:
+            if tag is None or writer.phase != phase:
                 return stop
-        if seen.kind == MORE:
+        if tag.kind == MORE:
             self._held = text[stop:]
             return len(text)
-        if seen.kind == "param" and writer.trims and not writer.at_line:
+        if tag.kind == "param" and writer.trims and not writer.at_line:
             # If values are on lines of their own, so is the next param.
             writer.write("<", out)
             return stop + 1
         writer.end_value(out)
         self._in_value = False
-        self._speech.pause()
-        if seen.kind != "/param":
-            self._turn(seen, text[stop : seen.end], out)
-        return seen.end
+        self._text_buffer.pause()
+        if tag.kind != "/param":
+            self._handle_tag(tag, text[stop : tag.end], out)
+        return tag.end
 
 
 def _unquote(value: str) -> str:

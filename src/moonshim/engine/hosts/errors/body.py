@@ -71,7 +71,7 @@ def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> ErrorD
     value = _first_object(data)
     details = _parse_error(value, 0) if value is not None else ErrorDetails(_text(body, status))
     # Before cutting, since half a key is not recognized; and after it, since it may have been spelled in pieces.
-    text = _UNPRINTABLE.sub("", _without(details.message, secrets)[:_READ])
+    text = _UNPRINTABLE.sub("", _mask_spellings(details.message, secrets)[:_READ])
     message = _shorten(mask_secrets(text, secrets).strip())
     if not message:
         message = f"the host answered {status} without a message"
@@ -86,7 +86,7 @@ def mask_secrets(text: str, secrets: Collection[str] = ()) -> str:
     >>> mask_secrets("nobody is called hunter2", ["hunter2"])
     'nobody is called …'
     """
-    text = _without(text, secrets)
+    text = _mask_spellings(text, secrets)
     if text.isascii():  # some non-ASCII letters match `s` or `k` when case is ignored
         small = text.lower()
         for sign in _SIGNS:
@@ -122,7 +122,7 @@ def could_be_protocol(spelling: str) -> bool:
     return len(spelling) < _LONG and _PROTOCOL_WORD.fullmatch(spelling) is not None
 
 
-def _without(text: str, secrets: Collection[str]) -> str:
+def _mask_spellings(text: str, secrets: Collection[str]) -> str:
     for spelling in spellings(secrets) if secrets else ():
         text = text.replace(spelling, "…")
     return text

@@ -104,7 +104,7 @@ def read_problem(
     if not 400 <= status <= 599:
         status = details.status or 502
     names = {str(name).lower(): str(value) for name, value in headers.items()}
-    kind, overflow = _kind(status, details), Overflow()
+    kind, overflow = _classify(status, details), Overflow()
     if kind == "context_overflow" or (status not in _NO_OVERFLOW and kind not in ("rate_limit", "quota")):
         found = read_overflow(details.message)
         if found is not None or kind == "context_overflow":
@@ -154,7 +154,7 @@ def _request_ids(names: Mapping[str, str], details: ErrorDetails, secrets: Colle
             yield word[:_LONGEST_WORD]
 
 
-def _kind(status: int, details: ErrorDetails) -> ProblemKind:
+def _classify(status: int, details: ErrorDetails) -> ProblemKind:
     default = _STATUSES.get(status, "server" if status >= 500 else "invalid_request")
     words = (word.lower().removesuffix("_error") for word in (details.code, details.type) if word is not None)
     known = next((_WORDS[word] for word in words if word in _WORDS), default)

@@ -25,7 +25,7 @@ from moonshim.engine.dialects.anthropic.extras import has_second_half
 from moonshim.engine.ids.pairing import pair
 from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Part, Text, ToolCall, ToolResult
-from moonshim.engine.values.tool_calls import CallSeen
+from moonshim.engine.values.tool_calls import FoundCall
 
 __all__ = ["NO_RESULT", "order_calls"]
 
@@ -80,7 +80,7 @@ class _CallOrder:
         turn_of_slot: dict[int, int] = {}
         for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
             located, at = messages[seen.position], (seen.position, seen.place)
-            if isinstance(seen, CallSeen):
+            if isinstance(seen, FoundCall):
                 self._calls[at] = slot
                 turn_of_slot[slot] = located.turn
                 continue

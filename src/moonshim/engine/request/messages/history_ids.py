@@ -37,7 +37,7 @@ from moonshim.engine.ids.spelling import (
 from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Part, ToolCall, ToolResult
 from moonshim.engine.values.options import KimiOptions
-from moonshim.engine.values.tool_calls import CallSeen
+from moonshim.engine.values.tool_calls import FoundCall
 
 __all__ = ["assign_ids", "policy_of"]
 
@@ -79,7 +79,7 @@ def _calls_by_slot(pairing: Pairing) -> list[ToolCall]:
     for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True):
         if slot not in calls:
             value = seen.value
-            if isinstance(seen, CallSeen):
+            if isinstance(seen, FoundCall):
                 calls[slot] = value
             else:
                 calls[slot] = ToolCall(value.call_id, value.name or "", "", value.wire_id)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from msgspec import UNSET
 
 from moonshim.engine.dialects.openai_chat.extras import CallSlot
-from moonshim.engine.formats.free_text import input_of
+from moonshim.engine.formats.free_text import extract_input
 from moonshim.engine.ids.spelling import standard_id
 from moonshim.engine.values.conversation import ToolCall
 from moonshim.engine.values.copies import deep_copy
@@ -68,7 +68,7 @@ def render_calls(
 def _render_call(call: ToolCall, wire_id: str | None, custom: Container[str] | None = None) -> Json:
     entry: Json = {"id": standard_id(call.id) if wire_id is None else wire_id}
     if custom is not None and call.name in custom:
-        return entry | {"type": "custom", "custom": {"name": call.name, "input": input_of(call.arguments)}}
+        return entry | {"type": "custom", "custom": {"name": call.name, "input": extract_input(call.arguments)}}
     # Calls of Kimi's built-in tools have a name that starts with a dollar sign, and a type of their own.
     kind = "builtin_function" if call.name.startswith("$") else "function"
     return entry | {"type": kind, "function": {"name": call.name, "arguments": call.arguments}}
@@ -90,7 +90,7 @@ def _patch_call(call: ToolCall, wire_id: str | None, rest: Json, *, was_text: bo
     if call.name != (name if isinstance(name, str) else ""):
         body["name"] = call.name
     if was_text or _arguments_text(out) != call.arguments:
-        body[field] = input_of(call.arguments) if field == "input" else call.arguments
+        body[field] = extract_input(call.arguments) if field == "input" else call.arguments
     return out
 
 

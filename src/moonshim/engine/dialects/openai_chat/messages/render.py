@@ -77,7 +77,7 @@ class _WireIds:
     def id_of(self, part: ToolCall | ToolResult, position: int, place: int) -> str | None:
         if self._own is not None:
             # By position, not by lookup: the same message object may occur twice in a history.
-            return self._own.at(position, place)
+            return self._own.id_at(position, place)
         if self._mapper is None:
             return part.wire_id
         if isinstance(part, ToolCall):

@@ -15,7 +15,7 @@ from moonshim.engine.dialects.openai_responses.messages.items import (
     parse_result,
 )
 from moonshim.engine.dialects.openai_responses.tools import ToolNamespaces, kind_of
-from moonshim.engine.formats.free_text import input_of
+from moonshim.engine.formats.free_text import extract_input
 from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import Media, Reasoning, ToolCall, ToolResult
 from moonshim.engine.wire.json_codec import decode_object
@@ -55,7 +55,7 @@ def _name_fields(call: ToolCall, kind: str, now: ToolNamespaces) -> Json:
 def _payload_fields(call: ToolCall, kind: str) -> Json:
     how = CALLS[kind]
     if how.payload == "input":
-        return {"input": input_of(call.arguments)}
+        return {"input": extract_input(call.arguments)}
     if how.name is None:
         return {"arguments": call.arguments}
     asked: Any = decode_object(_bytes(call.arguments))

@@ -7,7 +7,7 @@ from typing import Final
 
 from moonshim.engine.grammar.protocol import Channel, GrammarEvent, Notice, TextFound
 
-__all__ = ["GAP_LIMIT", "SpeechBuffer"]
+__all__ = ["GAP_LIMIT", "TextBuffer"]
 
 GAP_LIMIT: Final = 1024
 """Maximum white space between two markers."""
@@ -15,7 +15,7 @@ GAP_LIMIT: Final = 1024
 _NOT_SPACE: Final = re.compile(r"\S")
 
 
-class SpeechBuffer:
+class TextBuffer:
     """Tracks the channel and the meaning of white space: before text it is text, before a marker it is dropped.
 
     After a marker white space is held (`quiet`) until it is known what follows, up to `GAP_LIMIT`.
