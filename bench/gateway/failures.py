@@ -20,7 +20,7 @@ import aiohttp
 from bench.gateway.client import body_of, run_streams
 from bench.gateway.load import CHAT
 from bench.gateway.processes import gateway, host
-from tests.support.gateway.hosts import Asked, Host, Peer, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, whole
 from tests.support.redis_server import running_redis
 
 CONVERSATIONS: Final = 16
@@ -33,7 +33,7 @@ RELOADS: Final = 30
 async def _hopping() -> None:
     recalled: list[bool] = []
 
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         messages = json.loads(asked.body)["messages"]
         name = messages[0]["content"]
         turns = [one for one in messages if one["role"] == "assistant"]

@@ -16,7 +16,7 @@ from moonshim.engine.values.events import BlockDelta, Failed, Finished
 from moonshim.http_client import UpstreamClient
 from moonshim.simulator import Simulator
 from tests.agent.asking import LIST, collected, human, run
-from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks
+from tests.support.gateway.hosts import Host, HostRequest, Peer, chunked_head, chunks
 
 
 def chunk(text: str | None = None, finish: str | None = None) -> bytes:
@@ -25,20 +25,20 @@ def chunk(text: str | None = None, finish: str | None = None) -> bytes:
     return b"data: %b\n\n" % json.dumps(body).encode()
 
 
-async def half(peer: Peer, asked: Asked) -> None:
+async def half(peer: Peer, asked: HostRequest) -> None:
     """Says a word, and then nothing until the client is gone."""
-    await peer.send(chunked() + chunks(chunk("Hello"), end=False))
+    await peer.send(chunked_head() + chunks(chunk("Hello"), end=False))
     await peer.gone()
     peer.writer.close()
 
 
-async def nothing(peer: Peer, asked: Asked) -> None:
+async def nothing(peer: Peer, asked: HostRequest) -> None:
     await peer.gone()
     peer.writer.close()
 
 
 @asynccontextmanager
-async def asking(script: Callable[[Peer, Asked], Awaitable[None]]) -> AsyncIterator[tuple[Host, Provider]]:
+async def asking(script: Callable[[Peer, HostRequest], Awaitable[None]]) -> AsyncIterator[tuple[Host, Provider]]:
     async with Host(script) as host, Provider(f"{host.url}/v1", model="kimi-k2.5") as provider:
         yield host, provider
 
@@ -91,7 +91,9 @@ class TestLeaving:
         run(test())
 
     @pytest.mark.parametrize("script", [half, nothing])
-    def test_cancelling_a_task_closes_its_connection(self, script: Callable[[Peer, Asked], Awaitable[None]]) -> None:
+    def test_cancelling_a_task_closes_its_connection(
+        self, script: Callable[[Peer, HostRequest], Awaitable[None]]
+    ) -> None:
         async def test() -> None:
             async with asking(script) as (host, provider):
                 task = asyncio.create_task(collected(answer(provider)))
@@ -106,7 +108,7 @@ class TestLeaving:
 
     def test_cancelling_between_two_attempts_asks_nobody_any_more(self) -> None:
         async def test() -> None:
-            async def refuse(peer: Peer, asked: Asked) -> None:
+            async def refuse(peer: Peer, asked: HostRequest) -> None:
                 await peer.send(b"HTTP/1.1 429 No\r\nretry-after: 15\r\ncontent-length: 0\r\n\r\n")
 
             async with asking(refuse) as (host, provider):
@@ -158,9 +160,9 @@ class TestLeaving:
 class TestKeeping:
     def test_one_connection_serves_one_answer_after_the_other(self) -> None:
         async def test() -> None:
-            async def speak(peer: Peer, asked: Asked) -> None:
+            async def speak(peer: Peer, asked: HostRequest) -> None:
                 done = chunk(finish="stop") + b"data: [DONE]\n\n"
-                await peer.send(chunked(), chunks(chunk("Hello"), done, end=False), b"0\r\n\r\n")
+                await peer.send(chunked_head(), chunks(chunk("Hello"), done, end=False), b"0\r\n\r\n")
 
             async with asking(speak) as (host, provider):
                 for model in ("kimi-k2.5", "kimi-k3", "kimi-k2.5"):
@@ -172,8 +174,8 @@ class TestKeeping:
 
     def test_words_are_told_while_the_host_still_speaks(self) -> None:
         async def test() -> None:
-            async def slow(peer: Peer, asked: Asked) -> None:
-                await peer.send(chunked() + chunks(chunk("Hello"), end=False))
+            async def slow(peer: Peer, asked: HostRequest) -> None:
+                await peer.send(chunked_head() + chunks(chunk("Hello"), end=False))
                 await host.told.wait()
                 await peer.send(chunks(chunk(finish="stop"), b"data: [DONE]\n\n"))
 

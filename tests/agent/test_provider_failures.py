@@ -14,7 +14,7 @@ from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, 
 from moonshim.simulator import FAULTS, Simulator
 from moonshim.simulator.fault import Fault
 from tests.agent.asking import LIST, Boxes, boxes_for, collected, human, run
-from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, chunked_head, chunks, whole
 
 KEY: Final = "sk-the-secret-of-the-test"
 waited: list[float] = []
@@ -138,7 +138,7 @@ class TestAskedAgain:
 
     def test_as_long_as_the_host_says_and_no_longer_than_was_allowed(self) -> None:
         async def test() -> None:
-            async def refuse(peer: Peer, asked: Asked) -> None:
+            async def refuse(peer: Peer, asked: HostRequest) -> None:
                 seconds = b"3600" if len(host.asked) > 1 else b"7"
                 await peer.send(b"HTTP/1.1 429 No\r\nretry-after: " + seconds + b"\r\ncontent-length: 0\r\n\r\n")
 
@@ -251,7 +251,7 @@ def _error_event(key: str) -> bytes:
 
 
 def _streamed(*events: Callable[[str], bytes]) -> Callable[[str], bytes]:
-    return lambda key: chunked() + chunks(*(event(key) for event in events))
+    return lambda key: chunked_head() + chunks(*(event(key) for event in events))
 
 
 def _spoken(key: str) -> bytes:
@@ -274,7 +274,7 @@ ECHOES: Final[dict[str, Callable[[str], bytes]]] = {
 @pytest.mark.parametrize("echo", ECHOES)
 def test_a_key_that_the_host_repeats_is_told_to_nobody(echo: str, secret: str) -> None:
     async def test() -> None:
-        async def script(peer: Peer, asked: Asked) -> None:
+        async def script(peer: Peer, asked: HostRequest) -> None:
             assert secret in asked.headers["authorization"]
             await peer.send(ECHOES[echo](secret))
 

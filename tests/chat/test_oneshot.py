@@ -14,15 +14,17 @@ import pytest
 from moonshim.simulator import Simulator
 from tests.chat.player import Player
 from tests.chat.talking import in_folder
-from tests.support.command import MOONSHIM, Done, environment, moonshim_
+from tests.support.command import MOONSHIM, CompletedCommand, environment, run_moonshim
 
 KEYS = {name: "" for name in os.environ if name.endswith("_API_KEY")}
 
 
-def once(host: Simulator, folder: Path, *arguments: str, model: str = "kimi-k2.5", stdin: bytes = b"") -> Done:
+def once(
+    host: Simulator, folder: Path, *arguments: str, model: str = "kimi-k2.5", stdin: bytes = b""
+) -> CompletedCommand:
     to = ("--base-url", f"{host.url}/v1", "--model", model, "--folder", str(folder))
     data = {"XDG_DATA_HOME": str(folder / "data")}
-    return moonshim_("chat", *to, *arguments, stdin=stdin, cwd=folder, **data)
+    return run_moonshim("chat", *to, *arguments, stdin=stdin, cwd=folder, **data)
 
 
 def test_the_answer_as_text_has_no_colours_and_moves_nothing(host: Simulator, tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_providers_models_and_prices_are_those_of_the_gateway(host: Simulator, t
     )
     # A data folder that cannot be made is told, and is no reason not to answer.
     (folder / "data").touch()
-    done = moonshim_(
+    done = run_moonshim(
         *("chat", "-p", "hello", "--model", "smart", "--output", "json", "--config", "moonshim.toml"),
         cwd=folder,
         XDG_DATA_HOME=str(folder / "data"),
@@ -120,13 +122,15 @@ def test_a_host_that_cannot_be_reached_and_a_model_that_it_lacks_come_with_a_nex
     assert "Choose another with --model" in done.told
     address = "http://127.0.0.1:9/v1"
     data = str(tmp_path / "data")
-    done = moonshim_("chat", "--base-url", address, "--model", "kimi-k3", "-p", "hi", cwd=tmp_path, XDG_DATA_HOME=data)
+    done = run_moonshim(
+        "chat", "--base-url", address, "--model", "kimi-k3", "-p", "hi", cwd=tmp_path, XDG_DATA_HOME=data
+    )
     assert (done.code, "is --base-url right?" in done.told) == (1, True)
     file = tmp_path / "x.toml"
     file.write_text(
         f'[[providers]]\nname = "a"\napi_base_url = "{address}"\nmodels = ["kimi-k3"]\n[retries]\nattempts = 1\n'
     )
-    done = moonshim_("chat", "--config", file, "-p", "hi", cwd=tmp_path, XDG_DATA_HOME=data)
+    done = run_moonshim("chat", "--config", file, "-p", "hi", cwd=tmp_path, XDG_DATA_HOME=data)
     assert (done.code, f"`moonshim doctor --config {file}`" in done.told) == (1, True)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from moonshim.simulator import Simulator
 from tests.chat.talking import Talk, in_folder
-from tests.support.command import Done, moonshim_
+from tests.support.command import CompletedCommand, run_moonshim
 
 ANSWERED = {"speaker": "ai", "parts": [{"type": "text", "text": "Hi."}]}
 
@@ -23,12 +23,12 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "one", tmp_path / "other"
 
 
-def chat(host: Simulator, folder: Path, *arguments: str, model: str = "kimi-k2.5") -> Done:
+def chat(host: Simulator, folder: Path, *arguments: str, model: str = "kimi-k2.5") -> CompletedCommand:
     to = ("--base-url", f"{host.url}/v1", "--model", model, "--output", "json")
-    return moonshim_("chat", *to, *arguments, cwd=folder, XDG_DATA_HOME=str(folder.parent / "data"))
+    return run_moonshim("chat", *to, *arguments, cwd=folder, XDG_DATA_HOME=str(folder.parent / "data"))
 
 
-def name_of(done: Done) -> str:
+def name_of(done: CompletedCommand) -> str:
     answer: dict[str, Any] = json.loads(done.out)
     return str(answer["conversation"])
 

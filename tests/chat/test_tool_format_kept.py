@@ -9,7 +9,7 @@ import pytest
 
 from moonshim.simulator import Simulator
 from tests.chat.talking import Talk, in_folder
-from tests.support.command import moonshim_
+from tests.support.command import run_moonshim
 
 pytest.importorskip("pty")
 
@@ -62,5 +62,5 @@ def test_a_tool_format_that_is_not_known_here_does_not_keep_a_conversation_from_
         {"message": {"speaker": "ai", "parts": [{"type": "text", "text": "Hi."}]}},
     ]
     kept.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    done = moonshim_("chat", *to, "-p", "hello", cwd=tmp_path)
+    done = run_moonshim("chat", *to, "-p", "hello", cwd=tmp_path)
     assert (done.code, json.loads(done.out)["format"]) == (0, "kimi")

@@ -14,8 +14,8 @@ import pytest
 
 from moonshim.doctor.report import ADVICE
 from tests.doctor.test_check import MARKERS, chat_host, chat_stream, error, events, says
-from tests.support.command import MOONSHIM, ROOT, Done, environment, moonshim_
-from tests.support.gateway.hosts import Asked, Host, Peer, Script, run
+from tests.support.command import MOONSHIM, ROOT, CompletedCommand, environment, run_moonshim
+from tests.support.gateway.hosts import Host, HostRequest, Peer, Script, run
 
 KEY: Final = "sk-very-secret-key-0123456789"
 
@@ -33,15 +33,15 @@ def configuration(folder: Path, more: str = "", **urls: str) -> Path:
     return file
 
 
-def doctor(folder: Path, *arguments: str, more: str = "", **hosts: Script) -> Done:
+def doctor(folder: Path, *arguments: str, more: str = "", **hosts: Script) -> CompletedCommand:
     """Run it while these hosts serve."""
 
-    async def ask() -> Done:
+    async def ask() -> CompletedCommand:
         serving = {name: Host(script) for name, script in hosts.items()}
         for host in serving.values():
             await host.__aenter__()
         file = configuration(folder, more, **{name: host.url for name, host in serving.items()})
-        done = await asyncio.to_thread(moonshim_, "doctor", "--config", file, *arguments, LAB_KEY=KEY)
+        done = await asyncio.to_thread(run_moonshim, "doctor", "--config", file, *arguments, LAB_KEY=KEY)
         for host in serving.values():
             assert all(asked.headers["authorization"] == f"Bearer {KEY}" for asked in host.asked)
             await host.__aexit__(None, None, None)
@@ -53,7 +53,7 @@ def doctor(folder: Path, *arguments: str, more: str = "", **hosts: Script) -> Do
     return done
 
 
-def objects(done: Done) -> list[dict[str, Any]]:
+def objects(done: CompletedCommand) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.out.splitlines()]
 
 
@@ -116,7 +116,7 @@ def test_the_model_that_is_named_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_host_that_is_too_slow_is_not_waited_for(tmp_path: Path) -> None:
-    async def silent(peer: Peer, asked: Asked) -> None:
+    async def silent(peer: Peer, asked: HostRequest) -> None:
         await peer.gone()
 
     done = doctor(tmp_path, "--timeout", "0.3", lab=silent)
@@ -137,7 +137,7 @@ def test_a_host_that_is_too_slow_is_not_waited_for(tmp_path: Path) -> None:
 )
 def test_wrong_use_is_told_with_exit_code_2(tmp_path: Path, arguments: list[str], told: str) -> None:
     configuration(tmp_path, lab="http://127.0.0.1:9")
-    done = moonshim_("doctor", *arguments, cwd=tmp_path, LAB_KEY=KEY, MOONSHIM_CONFIG="moonshim.toml")
+    done = run_moonshim("doctor", *arguments, cwd=tmp_path, LAB_KEY=KEY, MOONSHIM_CONFIG="moonshim.toml")
     assert (done.code, done.out) == (2, b"")
     assert told in done.told
 
@@ -146,7 +146,7 @@ def test_with_nothing_configured_it_names_what_it_looked_for(tmp_path: Path) -> 
     environ = {name: value for name, value in environment(HOME=str(tmp_path)).items() if not name.endswith("_API_KEY")}
     environ = {name: value for name, value in environ.items() if name not in ("MOONSHIM_CONFIG", "XDG_CONFIG_HOME")}
     ran = subprocess.run([*MOONSHIM, "doctor"], capture_output=True, cwd=tmp_path, env=environ, timeout=60, check=False)
-    done = Done(ran)
+    done = CompletedCommand(ran)
     assert (done.code, done.out) == (2, b"")
     assert "MOONSHOT_API_KEY" in done.told
     assert "moonshim config example" in done.told

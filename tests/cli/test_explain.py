@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import moonshim
-from tests.support.command import ROOT, Done, moonshim_
+from tests.support.command import ROOT, CompletedCommand, run_moonshim
 
 REQUEST = ROOT / "examples" / "claude_code_request.json"
 
 
-def explain(*arguments: str | Path, stdin: bytes = b"") -> Done:
-    return moonshim_("explain", *arguments, stdin=stdin)
+def explain(*arguments: str | Path, stdin: bytes = b"") -> CompletedCommand:
+    return run_moonshim("explain", *arguments, stdin=stdin)
 
 
 def written(folder: Path, body: Any) -> Path:

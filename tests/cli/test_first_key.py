@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moonshim.simulator import Simulator
-from tests.support.command import moonshim_
+from tests.support.command import run_moonshim
 from tests.support.servers import running
 
 pytestmark = pytest.mark.usefixtures("nothing_configured")
@@ -17,9 +17,9 @@ def test_a_gateway_for_others_is_three_commands(tmp_path: Path, monkeypatch: pyt
     with Simulator(behaviour="moonshot").running() as host:
         monkeypatch.setenv("MOONSHOT_API_KEY", "sk-0123456789abcdef")
         monkeypatch.setenv("MOONSHOT_BASE_URL", f"{host.url}/v1")
-        refused = moonshim_("serve", "--host", "0.0.0.0", "--port", "0", cwd=tmp_path)
+        refused = run_moonshim("serve", "--host", "0.0.0.0", "--port", "0", cwd=tmp_path)
         assert (refused.code, "moonshim keys new NAME" in refused.told) == (2, True)
-        made = moonshim_("keys", "new", "alice", cwd=tmp_path)
+        made = run_moonshim("keys", "new", "alice", cwd=tmp_path)
         assert made.code == 0, made.told
         key = made.out.decode().strip()
         (file,) = (tmp_path / "home").rglob("moonshim.toml")
@@ -29,4 +29,4 @@ def test_a_gateway_for_others_is_three_commands(tmp_path: Path, monkeypatch: pyt
             assert gateway.post("/v1/chat/completions", asked, authorization=f"Bearer {key}")[0] == 200
             assert gateway.stop() == 0
         file.write_text(file.read_text().replace("[gateway]\n", '[gateway]\nhost = "0.0.0.0"\n'))
-        assert moonshim_("config", "check", cwd=tmp_path).code == 0, "with a key, others may reach it"
+        assert run_moonshim("config", "check", cwd=tmp_path).code == 0, "with a key, others may reach it"

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim.simulator import Simulator
-from tests.support.command import MOONSHIM, environment, moonshim_
+from tests.support.command import MOONSHIM, environment, run_moonshim
 from tests.support.gateway.serving import wait_until
 from tests.support.servers import DEADLINE, Running, running
 
@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> Iterator[Path]:
 
 
 def keys(*arguments: str, file: Path) -> str:
-    done = moonshim_("keys", *arguments, "--config", file)
+    done = run_moonshim("keys", *arguments, "--config", file)
     assert done.code == 0, done.told
     return done.out.decode().strip()
 
@@ -231,7 +231,7 @@ def test_a_key_that_may_use_no_model_is_refused_with_what_to_write_instead(suffi
     path.write_text(FILE.format(url="http://127.0.0.1:9") if suffix == "toml" else "{}")
     keys("new", "alice", "--models", "kimi-*", file=path)
     path.write_text(path.read_text().replace('"kimi-*"', ""))
-    done = moonshim_("config", "check", path, MOONSHOT_API_KEY="sk-0123456789abcdef")
+    done = run_moonshim("config", "check", path, MOONSHOT_API_KEY="sk-0123456789abcdef")
     assert done.code == 1
     assert "keys[0].models" in done.told
     assert "leave `models` out to allow all" in done.told

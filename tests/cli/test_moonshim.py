@@ -9,30 +9,30 @@ import sys
 import pytest
 
 from moonshim import cli
-from tests.support.command import environment, moonshim_
+from tests.support.command import environment, run_moonshim
 
 
 def test_alone_it_prints_help_and_calls_that_bad_usage() -> None:
-    done = moonshim_()
+    done = run_moonshim()
     assert (done.code, done.out) == (2, b"")
     assert done.lines[0] == "usage: moonshim COMMAND [ARGUMENT ...]"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["mend", "--help"], ["mend", "-h"]])
 def test_help_goes_to_standard_output_without_colours(arguments: list[str]) -> None:
-    done = moonshim_(*arguments)
+    done = run_moonshim(*arguments)
     assert (done.code, done.told) == (0, "")
     assert done.out.startswith(b"usage: moonshim")
     assert b"\x1b" not in done.out
 
 
 def test_every_command_is_in_the_help() -> None:
-    text = moonshim_("--help").out.decode()
+    text = run_moonshim("--help").out.decode()
     assert all(name in text and summary in text for name, summary in cli.COMMANDS.items())
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    done = moonshim_("--version")
+    done = run_moonshim("--version")
     assert done.code == 0
     try:
         expected = f"moonshim {importlib.metadata.version('moonshim')}\n"
@@ -42,7 +42,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_an_unknown_command_is_bad_usage_and_the_commands_are_named() -> None:
-    done = moonshim_("mned\x1b[31m")
+    done = run_moonshim("mned\x1b[31m")
     assert done.code == 2
     assert "'mend'" in done.told or "mend" in done.told
     assert "\x1b" not in done.told
@@ -59,18 +59,18 @@ def test_an_unknown_command_is_bad_usage_and_the_commands_are_named() -> None:
     ],
 )
 def test_what_was_meant_is_proposed(arguments: list[str], intended: str) -> None:
-    done = moonshim_(*arguments)
+    done = run_moonshim(*arguments)
     assert done.code == 2
     assert f"; did you mean {intended}?" in done.lines[0]
 
 
 def test_a_file_that_is_to_be_checked_is_told_how() -> None:
-    done = moonshim_("config", "mine.toml")
+    done = run_moonshim("config", "mine.toml")
     assert (done.code, "`moonshim config check mine.toml`" in done.told) == (2, True)
 
 
 def test_help_survives_an_encoding_that_lacks_its_characters() -> None:
-    done = moonshim_("mend", "--help", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    done = run_moonshim("mend", "--help", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert (done.code, done.told) == (0, "")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import EXAMPLE, ROOT, environment, moonshim_
+from tests.support.command import EXAMPLE, ROOT, environment, run_moonshim
 from tests.support.gateway.serving import first_line
 from tests.support.servers import DEADLINE
 
@@ -22,15 +22,15 @@ pytestmark = pytest.mark.usefixtures("nothing_configured")
 
 @pytest.mark.parametrize("command", [["serve"], ["doctor"], ["chat", "-p", "hi"]], ids=lambda command: command[0])
 def test_a_file_with_only_keys_names_the_variables_and_the_demo(command: list[str], tmp_path: Path) -> None:
-    assert moonshim_("keys", "new", "alice", cwd=tmp_path).code == 0
-    done = moonshim_(*command, cwd=tmp_path)
+    assert run_moonshim("keys", "new", "alice", cwd=tmp_path).code == 0
+    done = run_moonshim(*command, cwd=tmp_path)
     assert done.code == 2
     for word in ("moonshim.toml", "MOONSHOT_API_KEY", "OPENROUTER_API_KEY", "moonshim config example", "--demo"):
         assert word in done.told
 
 
 def test_make_serve_still_serves_the_demo_when_the_file_has_only_keys(tmp_path: Path) -> None:
-    assert moonshim_("keys", "new", "alice", cwd=tmp_path).code == 0
+    assert run_moonshim("keys", "new", "alice", cwd=tmp_path).code == 0
     command = [sys.executable, "-m", "scripts.serve", "--port", "0"]
     errors = tmp_path / "errors"
     with (
@@ -47,7 +47,7 @@ def test_make_serve_still_serves_the_demo_when_the_file_has_only_keys(tmp_path: 
 
 
 def test_the_demo_is_not_offered_to_other_machines_nor_told_to_make_keys(tmp_path: Path) -> None:
-    done = moonshim_("serve", "--demo", "--host", "0.0.0.0", "--port", "0", cwd=tmp_path)
+    done = run_moonshim("serve", "--demo", "--host", "0.0.0.0", "--port", "0", cwd=tmp_path)
     assert done.code == 2
     assert "--demo serves this machine only" in done.told
     assert "keys new" not in done.told
@@ -58,27 +58,27 @@ def test_the_demo_is_not_offered_to_other_machines_nor_told_to_make_keys(tmp_pat
 def test_the_command_that_makes_a_key_names_the_file_that_is_served(command: list[str], tmp_path: Path) -> None:
     file = tmp_path / "pub2.toml"
     file.write_text(f'{PROVIDER}[gateway]\nhost = "0.0.0.0"\n')
-    done = moonshim_(*command, "pub2.toml", cwd=tmp_path)
+    done = run_moonshim(*command, "pub2.toml", cwd=tmp_path)
     assert done.code != 0
     assert f"`moonshim keys new NAME --config {file}`" in done.told
-    assert moonshim_("keys", "new", "NAME", "--config", file, cwd=tmp_path).code == 0
-    assert moonshim_("config", "check", "pub2.toml", cwd=tmp_path).code == 0
+    assert run_moonshim("keys", "new", "NAME", "--config", file, cwd=tmp_path).code == 0
+    assert run_moonshim("config", "check", "pub2.toml", cwd=tmp_path).code == 0
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder that takes no files, even from root, is needed")
 def test_a_log_folder_and_a_store_that_cannot_be_created_are_named(tmp_path: Path) -> None:
-    done = moonshim_("serve", "--demo", "--port", "0", "--log-dir", "/proc/x", cwd=tmp_path)
+    done = run_moonshim("serve", "--demo", "--port", "0", "--log-dir", "/proc/x", cwd=tmp_path)
     assert done.code == 2
     assert "log_dir /proc/x" in done.told
     assert "standard output" not in done.told
-    done = moonshim_("serve", "--demo", "--port", "0", cwd=tmp_path, MOONSHIM_STORE="sqlite:/proc/b.db")
+    done = run_moonshim("serve", "--demo", "--port", "0", cwd=tmp_path, MOONSHIM_STORE="sqlite:/proc/b.db")
     assert done.code != 0
     assert "/proc/b.db" in done.told
     assert "there is no folder" not in done.told
 
 
 def test_a_file_to_check_that_does_not_exist_is_not_blamed_on_an_option(tmp_path: Path) -> None:
-    done = moonshim_("config", "check", "nofile.toml", cwd=tmp_path)
+    done = run_moonshim("config", "check", "nofile.toml", cwd=tmp_path)
     assert done.code == 1
     assert "nofile.toml: there is no such file" in done.told
     assert "--config" not in done.told
@@ -89,7 +89,7 @@ def test_a_check_shows_the_fields_that_are_added_to_requests_and_hints_at_the_ho
     models = 'models = ["kimi-k2.5", { id = "kimi-k3", body = { top_k = 5 } }]'
     file.write_text(PROVIDER.replace('models = ["kimi-k2.5"]', f"{models}\nbody = {{ temperature = 0.3, seed = 1 }}"))
     rows = [
-        " ".join(line.split()) for line in moonshim_("config", "check", file, cwd=tmp_path).out.decode().splitlines()
+        " ".join(line.split()) for line in run_moonshim("config", "check", file, cwd=tmp_path).out.decode().splitlines()
     ]
     assert "body temperature, seed" in rows
     assert "body of kimi-k3 top_k" in rows
@@ -97,9 +97,9 @@ def test_a_check_shows_the_fields_that_are_added_to_requests_and_hints_at_the_ho
 
 
 def test_explain_points_from_a_stream_to_mend_and_from_an_address_to_base_url(tmp_path: Path) -> None:
-    done = moonshim_("explain", EXAMPLE, cwd=tmp_path)
+    done = run_moonshim("explain", EXAMPLE, cwd=tmp_path)
     assert (done.code, "`moonshim mend` reads streams" in done.told) == (1, True)
-    done = moonshim_("explain", "--host", "http://127.0.0.1:8000/v1", "request.json", cwd=tmp_path)
+    done = run_moonshim("explain", "--host", "http://127.0.0.1:8000/v1", "request.json", cwd=tmp_path)
     assert (done.code, "--base-url" in done.lines[0]) == (2, True)
 
 
@@ -117,9 +117,9 @@ def test_a_file_of_claude_code_router_is_answered_in_its_own_terms(tmp_path: Pat
     provider = {"name": "moonshot", "api_base_url": "https://api.moonshot.ai/v1", "models": ["kimi-k2.5", "kimi-k3"]}
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"Providers": [provider], "Router": {"default": "moonshot,kimi-k2.55"}}))
-    checked = moonshim_("config", "check", file, cwd=tmp_path).out.decode()
+    checked = run_moonshim("config", "check", file, cwd=tmp_path).out.decode()
     assert "did you mean `moonshot,kimi-k2.5`?" in checked
-    printed = moonshim_("keys", "new", "ci", "--print", "--config", file, cwd=tmp_path)
+    printed = run_moonshim("keys", "new", "ci", "--print", "--config", file, cwd=tmp_path)
     assert "the list `keys`" in printed.told
     assert '"require_keys": true' in printed.told
     assert "[gateway]" not in printed.told

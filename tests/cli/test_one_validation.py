@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.command import moonshim_
+from tests.support.command import run_moonshim
 from tests.support.servers import running
 
 PROVIDER: Final = """\
@@ -44,10 +44,10 @@ def test_the_check_refuses_what_serve_refuses(line: str, word: str, tmp_path: Pa
         database.execute("CREATE TABLE theirs (x)")
     database.close()
     before = sorted(tmp_path.iterdir())
-    checked = moonshim_("config", "check", cwd=tmp_path, MOONSHIM_CONFIG="moonshim.toml")
+    checked = run_moonshim("config", "check", cwd=tmp_path, MOONSHIM_CONFIG="moonshim.toml")
     assert (checked.code, checked.out) == (1, b"")
     assert sorted(tmp_path.iterdir()) == before, "a check creates nothing"
-    served = moonshim_("serve", "--port", "0", cwd=tmp_path, MOONSHIM_CONFIG="moonshim.toml")
+    served = run_moonshim("serve", "--port", "0", cwd=tmp_path, MOONSHIM_CONFIG="moonshim.toml")
     assert (served.code, served.out) == (2, b"")
     reason = checked.lines[0].removeprefix("✗ ").partition("moonshim.toml: ")[2]
     assert word in reason
@@ -59,18 +59,18 @@ def test_the_check_of_an_environment_refuses_what_serve_refuses(
 ) -> None:
     monkeypatch.setenv("MOONSHOT_API_KEY", "sk-test-key-12345")
     monkeypatch.setenv("MOONSHIM_STORE", "sqlite:no/such/state.db")
-    assert moonshim_("config", "check", cwd=tmp_path).code == 1
-    assert moonshim_("serve", "--port", "0", cwd=tmp_path).code == 2
+    assert run_moonshim("config", "check", cwd=tmp_path).code == 1
+    assert run_moonshim("serve", "--port", "0", cwd=tmp_path).code == 2
 
 
 def test_what_the_check_accepts_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOONSHIM_CONFIG", "moonshim.toml")
     gateway = '[gateway]\nstore = "sqlite:new/state.db"\nworkers = 2\nlog_dir = "logs/of/today"\n'
     (tmp_path / "moonshim.toml").write_text(PROVIDER + gateway)
-    assert moonshim_("config", "check", cwd=tmp_path).code == 0
+    assert run_moonshim("config", "check", cwd=tmp_path).code == 0
     assert [path.name for path in tmp_path.iterdir()] == ["moonshim.toml"], "a check creates nothing"
     with running("serve", cwd=tmp_path) as served:
         assert served.get("/health")[0] == 200
-        checked = moonshim_("config", "check", cwd=tmp_path)  # while the store is in use
+        checked = run_moonshim("config", "check", cwd=tmp_path)  # while the store is in use
         assert checked.code == 0, checked.told
         assert served.stop() == 0

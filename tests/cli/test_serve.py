@@ -20,7 +20,7 @@ import pytest
 from moonshim.cli import main
 from moonshim.cli.serve import parser
 from moonshim.config import LOOKED_FOR
-from tests.support.command import MOONSHIM, ROOT, Done, environment, moonshim_
+from tests.support.command import MOONSHIM, ROOT, CompletedCommand, environment, run_moonshim
 from tests.support.gateway.serving import wait_until
 from tests.support.servers import DEADLINE, Running
 from tests.support.servers import running as running_command
@@ -41,9 +41,9 @@ def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
 
 
-def serve(*arguments: str | Path, cwd: Path, **changes: str) -> Done:
+def serve(*arguments: str | Path, cwd: Path, **changes: str) -> CompletedCommand:
     """Run it to its end, when it cannot be served."""
-    return moonshim_("serve", *arguments, stdin=b"", cwd=cwd, **changes)
+    return run_moonshim("serve", *arguments, stdin=b"", cwd=cwd, **changes)
 
 
 @contextmanager
@@ -197,7 +197,7 @@ class TestServing:
             assert gateway.stop() == 0
         (log,) = (tmp_path / "logs").iterdir()
         assert log.stat().st_mode & 0o777 == 0o600
-        done = moonshim_("mend", log)
+        done = run_moonshim("mend", log)
         assert done.code == 0
         assert b'"name":"get_time"' in done.out.replace(b" ", b"")
 

@@ -12,7 +12,7 @@ import pytest
 import moonshim
 from moonshim.agent import Provider
 from moonshim.engine.values.conversation import Thinking
-from tests.support.command import MOONSHIM, environment, moonshim_
+from tests.support.command import MOONSHIM, environment, run_moonshim
 from tests.support.servers import Running, running
 
 pytestmark = pytest.mark.usefixtures("nothing_configured")
@@ -33,7 +33,7 @@ port = "${PORT}"
 store = "$STORE"
 """
     )
-    done = moonshim_("config", "check", "moonshim.toml", cwd=tmp_path)
+    done = run_moonshim("config", "check", "moonshim.toml", cwd=tmp_path)
     assert done.code == 1
     places = [line.split(": ")[1] for line in done.lines if "moonshim.toml" in line]
     assert len(places) == 7
@@ -64,7 +64,7 @@ def test_no_pattern_is_suggested_where_any_name_is_taken(tmp_path: Path) -> None
 
 
 def test_a_client_that_is_refused_is_not_told_to_run_a_command_of_the_gateway(tmp_path: Path) -> None:
-    made = moonshim_("keys", "new", "alice", cwd=tmp_path)
+    made = run_moonshim("keys", "new", "alice", cwd=tmp_path)
     assert made.code == 0
     with running("serve", cwd=tmp_path, MOONSHOT_API_KEY="sk-0123456789abcdef") as gateway:
         told = refused(gateway, "kimi-k3", authorization="Bearer msk_wrong")

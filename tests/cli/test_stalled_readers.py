@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks
+from tests.support.gateway.hosts import Host, HostRequest, Peer, chunked_head, chunks
 from tests.support.gateway.raw_client import body_of, connected
 from tests.support.servers import running
 from tests.support.streams import chunk, sse
@@ -31,8 +31,8 @@ def test_the_memory_of_many_streams_goes_back_to_the_system(tmp_path: Path) -> N
     async def test() -> None:
         sent = [0]
 
-        async def script(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked())
+        async def script(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head())
             while True:
                 await peer.send(BATCH)
                 sent[0] += 1

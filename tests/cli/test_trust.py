@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from moonshim.simulator import Simulator
-from tests.support.command import MOONSHIM, Done, environment, moonshim_
+from tests.support.command import MOONSHIM, CompletedCommand, environment, run_moonshim
 from tests.support.gateway.serving import wait_until
 from tests.support.servers import DEADLINE, running
 
@@ -67,11 +67,11 @@ def has_run(folder: Path) -> bool:
     return (folder.parent / "has-run").exists()
 
 
-def in_folder(folder: Path, *arguments: str, stdin: bytes = b"", **changes: str) -> Done:
-    return moonshim_(*arguments, cwd=folder, stdin=stdin, **changes)
+def in_folder(folder: Path, *arguments: str, stdin: bytes = b"", **changes: str) -> CompletedCommand:
+    return run_moonshim(*arguments, cwd=folder, stdin=stdin, **changes)
 
 
-def trust(folder: Path, *arguments: str) -> Done:
+def trust(folder: Path, *arguments: str) -> CompletedCommand:
     done = in_folder(folder, "trust", "--yes", *arguments)
     assert done.code == 0, done.told
     return done

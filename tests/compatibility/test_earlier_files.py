@@ -19,7 +19,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim.simulator import Simulator
-from tests.support.command import moonshim_
+from tests.support.command import run_moonshim
 from tests.support.servers import Running, running
 
 WRITTEN: Final = Path(__file__).parent / "version_0_1"
@@ -153,7 +153,7 @@ def test_a_response_of_the_old_store_can_be_continued(served: tuple[Running, Sim
 )
 def test_a_configuration_is_read_as_before(file: str, facts: list[str]) -> None:
     variables = {"MOONSHOT_API_KEY": "k", "OPENROUTER_API_KEY": "o", "MOONSHIM_SECRET": "s" * 32}
-    done = moonshim_("config", "check", WRITTEN / file, stdin=b"", cwd=None, **variables)
+    done = run_moonshim("config", "check", WRITTEN / file, stdin=b"", cwd=None, **variables)
     assert done.code == 0, done.told
     shown = done.out.decode()
     assert [fact for fact in facts if fact not in shown] == []

@@ -13,7 +13,7 @@ import trustme
 from moonshim.config import Config, KeySource, ProviderConfig, Secret, TransformerUse, endpoint_of
 from moonshim.doctor.check import Finding, ProviderReport, check_providers
 from moonshim.doctor.report import advice, verdict
-from tests.support.gateway.hosts import Asked, Host, Peer, Script, run, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, Script, run, whole
 
 KEY: Final = "a-key-that-looks-like-nothing"
 MODEL: Final = "kimi-k2.5"
@@ -76,7 +76,7 @@ def chat_host(
 ) -> Script:
     """Chat under a path: what it says at first, and what behind a result."""
 
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         if (asked.method, asked.path) == ("GET", f"{path}/models"):
             await peer.send(models)
         elif (asked.method, asked.path) != ("POST", f"{path}/chat/completions"):
@@ -91,7 +91,7 @@ def chat_host(
     return script
 
 
-async def messages_host(peer: Peer, asked: Asked) -> None:
+async def messages_host(peer: Peer, asked: HostRequest) -> None:
     """Messages, under the path of Moonshot."""
     if asked.path != "/anthropic/v1/messages":
         await peer.send(NOT_FOUND)
@@ -108,7 +108,7 @@ async def messages_host(peer: Peer, asked: Asked) -> None:
 
 
 def says(answer: bytes) -> Script:
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         await peer.send(answer)
 
     return script
@@ -211,7 +211,7 @@ def test_a_messages_host_is_asked_in_messages() -> None:
 
 
 def test_reasoning_is_given_back_to_a_host_that_insists_on_it() -> None:
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         messages = json.loads(asked.body)["messages"]
         if messages[-1]["role"] != "tool":
             await peer.send(events(native_call(reasoning_content='I need "the" tool.')))
@@ -287,7 +287,7 @@ def test_plain_http_to_a_tls_port_leads_to_https(tmp_path: Any) -> None:
 
 
 def test_a_host_that_never_answers_is_reachable_but_silent() -> None:
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         await peer.gone()
 
     report = checked(script, seconds=0.3)
@@ -297,7 +297,7 @@ def test_a_host_that_never_answers_is_reachable_but_silent() -> None:
 
 
 def test_a_host_that_never_ends_is_not_waited_for() -> None:
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         await peer.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: still thinking\n\n")
         await peer.gone()
 
@@ -410,7 +410,7 @@ def test_a_key_that_is_not_there_is_told_with_the_place_it_was_looked_for() -> N
 def test_every_key_is_tried() -> None:
     good = chat_host()
 
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         if asked.headers["authorization"] == "Bearer second-key":
             await peer.send(error("401 Unauthorized", "who?", "invalid_authentication_error"))
         else:
@@ -423,7 +423,7 @@ def test_every_key_is_tried() -> None:
 
 
 def test_headers_of_the_configuration_are_sent_and_never_shown() -> None:
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         await peer.send(error("400 Bad Request", f"I saw {asked.headers['x-secret']} of {asked.headers['user-agent']}"))
 
     async def ask() -> ProviderReport:
@@ -462,7 +462,7 @@ def test_an_unknown_model_is_told_where_the_host_has_no_list() -> None:
 def test_a_404_at_the_right_address_is_about_the_model_even_if_messages_is_spoken_beside_it() -> None:
     chat = chat_host(error("404 Not Found", "No endpoints found that support tool use."))
 
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         if asked.path == "/v1/messages":
             await peer.send(EMPTY)
         else:
@@ -564,8 +564,8 @@ def test_providers_are_asked_at_the_same_time_and_told_in_order() -> None:
     async def ask() -> None:
         both = asyncio.Barrier(2)
 
-        def together(inner: Callable[[Peer, Asked], Awaitable[None]]) -> Script:
-            async def script(peer: Peer, asked: Asked) -> None:
+        def together(inner: Callable[[Peer, HostRequest], Awaitable[None]]) -> Script:
+            async def script(peer: Peer, asked: HostRequest) -> None:
                 if not any("tool" in message["role"] for message in json.loads(asked.body)["messages"]):
                     await both.wait()
                 await inner(peer, asked)
@@ -584,7 +584,7 @@ def test_no_more_are_asked_at_once_than_may_be() -> None:
     open_now: list[int] = []
 
     async def ask() -> Iterable[ProviderReport]:
-        async def script(peer: Peer, asked: Asked) -> None:
+        async def script(peer: Peer, asked: HostRequest) -> None:
             open_now.append(host.open)
             await chat_host()(peer, asked)
             peer.writer.close()

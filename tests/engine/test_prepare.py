@@ -24,7 +24,7 @@ from moonshim import (
 from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
 from moonshim.engine.signing import SignedPayload, Signer
 from moonshim.errors import problem_of
-from tests.support.streams import chunk, listen, parsed, read_sse, sse
+from tests.support.streams import chunk, parse_payloads, read_chunks, read_sse, sse
 
 T = TypeVar("T")
 HELLO: dict[str, Any] = {"role": "user", "content": "hi"}
@@ -45,7 +45,7 @@ def call(name: str, arguments: str = "{}", id: str = "functions.x:0") -> dict[st
 
 def heard(prepared: Any, chunks: list[dict[str, Any]]) -> list[Any]:
     mender = Mender(plan=prepared.plan)
-    return parsed(read_sse(mender.feed(sse(chunks)) + mender.flush()))
+    return parse_payloads(read_sse(mender.feed(sse(chunks)) + mender.flush()))
 
 
 class TestNames:
@@ -58,7 +58,7 @@ class TestNames:
         name = sent["function"]["name"]
         assert name != self.NAME
         chunks = [chunk({"role": "assistant"}), chunk(call(name)), chunk({}, finish="tool_calls")]
-        assert [one.name for one in listen(heard(prepared, chunks))[0].calls] == [self.NAME]
+        assert [one.name for one in read_chunks(heard(prepared, chunks))[0].calls] == [self.NAME]
         message = {"role": "assistant", "content": None, "tool_calls": call(name)["tool_calls"]}
         body = {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
         mended = mend_response(body, plan=prepared.plan)
@@ -140,7 +140,9 @@ class TestUsage:
     def test_a_client_is_told_the_role_once_before_anything_is_said(self, first: dict[str, Any]) -> None:
         chunks = [chunk({"content": ""}), chunk(first), chunk({"role": "assistant", "content": "!"}), chunk({}, "stop")]
         mender = Mender(plan=prepare_request(chat(stream=True), host="moonshot").plan)
-        deltas = [one["choices"][0]["delta"] for one in parsed(read_sse(mender.feed(sse(chunks)))) if one != "[DONE]"]
+        deltas = [
+            one["choices"][0]["delta"] for one in parse_payloads(read_sse(mender.feed(sse(chunks)))) if one != "[DONE]"
+        ]
         assert [delta.get("role") for delta in deltas if delta.get("content") != ""] == ["assistant", None, None]
         assert "role_missing" in [repair.rule for repair in mender.repairs]
 

@@ -20,7 +20,7 @@ from moonshim.config import ProviderConfig as ConfiguredProvider
 from moonshim.integrations import anthropic_http_client, async_openai_http_client, openai_http_client
 from moonshim.simulator import IntendedCall, IntendedResponse, SimRequest, Simulator
 from moonshim.simulator.settings import ModelRow
-from tests.support.gateway.hosts import Asked, Host, Peer, run, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, run, whole
 from tests.support.gateway.running import Running, running
 
 MODELS: Final = ("kimi-k2-thinking", "kimi-k2.5", "kimi-k2.6", "kimi-k2.7-code", "kimi-k3", "kimi-k3.1-pro")
@@ -182,7 +182,7 @@ def test_a_refusal_for_missing_reasoning_is_answered_with_it_once_and_remembered
 def test_a_host_that_still_refuses_is_asked_twice_and_its_words_are_passed_on() -> None:
     error = {"error": {"message": f"thinking is enabled but {MISSING} in assistant tool call message at index 1"}}
 
-    async def refusing(peer: Peer, asked: Asked) -> None:
+    async def refusing(peer: Peer, asked: HostRequest) -> None:
         await peer.send(whole(json.dumps(error).encode(), status="400 Bad Request"))
 
     async def test() -> None:

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from moonshim.config import GatewayKey, TransformerUse
 from moonshim.gateway.inbound.auth import new_key
 from moonshim.http_server import logs
-from tests.support.gateway.hosts import Asked, Peer, chunked, chunks, run
+from tests.support.gateway.hosts import HostRequest, Peer, chunked_head, chunks, run
 from tests.support.gateway.leaks import scene
-from tests.support.gateway.raw_client import CLIENTS, answer_of, body_of, heard, sending, short_stream
+from tests.support.gateway.raw_client import CLIENTS, answer_of, body_of, content_of, sending, short_stream
 
 GOOD: Final = sending(answer_of("openai_chat"))
 UNCOUNTED: Final = b"".join(
@@ -56,7 +56,7 @@ def test_a_plug_in_that_raises_is_a_fault_of_ours_and_the_log_says_where(
             for client in CLIENTS:
                 for stream in (True, False):
                     told.clear()
-                    error = heard(client, await one.ask(client, body_of(client, stream=stream))).error
+                    error = content_of(client, await one.ask(client, body_of(client, stream=stream))).error
                     assert error is not None
                     assert "the transformer mine.py:Raises failed" in error["message"]
                     assert str(tmp_path) not in json.dumps(error)
@@ -75,8 +75,8 @@ def test_a_plug_in_that_raises_is_a_fault_of_ours_and_the_log_says_where(
 def test_tokens_that_a_host_does_not_count_are_charged_all_the_same(stream: bool) -> None:
     header, key = with_key(tokens_per_minute=150)
 
-    async def uncounted(peer: Peer, asked: Asked) -> None:
-        await peer.send(chunked() + chunks(UNCOUNTED, b"data: [DONE]\n\n"))
+    async def uncounted(peer: Peer, asked: HostRequest) -> None:
+        await peer.send(chunked_head() + chunks(UNCOUNTED, b"data: [DONE]\n\n"))
         peer.writer.close()
 
     async def test() -> None:
@@ -94,8 +94,8 @@ def test_tokens_that_a_host_does_not_count_are_charged_all_the_same(stream: bool
 def test_whoever_leaves_before_the_tokens_are_told_has_used_them() -> None:
     header, key = with_key(tokens_per_minute=150)
 
-    async def waiting(peer: Peer, asked: Asked) -> None:
-        await peer.send(chunked() + chunks(UNCOUNTED.partition(b"\n\n")[0] + b"\n\n", end=False))
+    async def waiting(peer: Peer, asked: HostRequest) -> None:
+        await peer.send(chunked_head() + chunks(UNCOUNTED.partition(b"\n\n")[0] + b"\n\n", end=False))
         await peer.gone()
 
     async def test() -> None:
@@ -115,8 +115,8 @@ def test_whoever_leaves_before_the_tokens_are_told_has_used_them() -> None:
 def test_a_whole_answer_takes_a_place_as_a_stream_does() -> None:
     header, key = with_key(concurrent_streams=1)
 
-    async def waiting(peer: Peer, asked: Asked) -> None:
-        await peer.send(chunked() + chunks(short_stream("openai_chat")[:200], end=False))
+    async def waiting(peer: Peer, asked: HostRequest) -> None:
+        await peer.send(chunked_head() + chunks(short_stream("openai_chat")[:200], end=False))
         await peer.gone()
 
     async def test() -> None:

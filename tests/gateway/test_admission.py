@@ -16,7 +16,7 @@ import aiohttp
 from moonshim.config import GatewayKey, Limits
 from moonshim.gateway.inbound.admission import LargeWork
 from moonshim.gateway.inbound.auth import new_key
-from tests.support.gateway.hosts import Asked, Host, Peer, run, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, run, whole
 from tests.support.gateway.running import MODEL, Running, config_for, running
 from tests.support.playing import Thought, chat_answer
 
@@ -25,7 +25,7 @@ MIB: Final = 1024 * 1024
 SMALL: Final[dict[str, Any]] = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
 
 
-async def answers(peer: Peer, asked: Asked) -> None:
+async def answers(peer: Peer, asked: HostRequest) -> None:
     await peer.send(whole(ANSWER))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import moonshim
 from moonshim.config import Limits, Retries
-from tests.support.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, Script, chunked_head, chunks, run, whole
 from tests.support.gateway.running import MODEL, config_for, running
 from tests.support.playing import Thought, chat_answer
 from tests.support.streams import chunk, sse
@@ -35,10 +35,10 @@ ENDINGS: Final = {
 def endless(hung_up: list[bool]) -> Script:
     """The first answer never ends; those to other requests do."""
 
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         if hung_up:
             return await peer.send(whole(ANSWER))
-        await peer.send(chunked())
+        await peer.send(chunked_head())
         try:
             while True:
                 await peer.send(chunks(FRAME, end=False))
@@ -84,10 +84,10 @@ def test_an_answer_that_does_not_end_is_cut_off_with_an_error_in_the_clients_dia
 def test_a_line_that_does_not_end_is_asked_for_once_and_the_provider_stays_available(client: str) -> None:
     path, body = ASKING[client]
 
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         if len(host.asked) > 1:
             return await peer.send(whole(ANSWER))
-        await peer.send(chunked(), chunks(b"data: ", end=False))
+        await peer.send(chunked_head(), chunks(b"data: ", end=False))
         while True:
             await peer.send(chunks(b"a" * 8000, end=False))
 
@@ -115,8 +115,8 @@ def test_comments_without_end_count_as_an_answer_and_the_client_gets_few_of_them
     path, body = ASKING[client]
     limit, batch = 2 * MIB, chunks(flood * 1600, end=False)
 
-    async def script(peer: Peer, asked: Asked) -> None:
-        await peer.send(chunked())
+    async def script(peer: Peer, asked: HostRequest) -> None:
+        await peer.send(chunked_head())
         while True:
             await peer.send(batch)
 
@@ -138,8 +138,8 @@ def test_comments_without_end_count_as_an_answer_and_the_client_gets_few_of_them
 def test_an_answer_whose_message_nobody_files_is_not_collected() -> None:
     size = 24 * MIB
 
-    async def script(peer: Peer, asked: Asked) -> None:
-        await peer.send(chunked())
+    async def script(peer: Peer, asked: HostRequest) -> None:
+        await peer.send(chunked_head())
         for _ in range(size // len(FRAME)):
             await peer.send(chunks(FRAME, end=False))
         await peer.send(chunks(sse([chunk({}, "stop")])))

@@ -11,8 +11,8 @@ from typing import Final
 import aiohttp
 import pytest
 
-from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks, run
-from tests.support.gateway.raw_client import CLIENTS, answer_of, body_of, connected, heard, sending
+from tests.support.gateway.hosts import Host, HostRequest, Peer, chunked_head, chunks, run
+from tests.support.gateway.raw_client import CLIENTS, answer_of, body_of, connected, content_of, sending
 from tests.support.gateway.running import config_for, running
 from tests.support.streams import chunk, sse
 
@@ -48,7 +48,7 @@ def test_a_client_that_closes_its_sending_side_gets_its_answer(client: str, stre
     async def test() -> None:
         answer = sending(answer_of("openai_chat"))
 
-        async def script(peer: Peer, asked: Asked) -> None:
+        async def script(peer: Peer, asked: HostRequest) -> None:
             await host.told.wait()  # until the gateway has seen the end
             await answer(peer, asked)
 
@@ -66,7 +66,7 @@ def test_a_client_that_closes_its_sending_side_gets_its_answer(client: str, stre
             await connection.head()
             reply = await connection.rest()
         assert reply.status == 200
-        assert heard(client, reply).text == "Hi."
+        assert content_of(client, reply).text == "Hi."
 
     run(test())
 
@@ -78,8 +78,8 @@ def test_a_client_that_closes_its_sending_side_within_a_stream_gets_the_rest() -
     )
 
     async def test() -> None:
-        async def script(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked(), chunks(first, end=False))
+        async def script(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head(), chunks(first, end=False))
             await host.told.wait()
             await peer.send(chunks(rest))
 
@@ -111,9 +111,9 @@ def test_a_stream_that_nobody_reads_holds_a_bounded_number_of_bytes() -> None:
     async def test() -> None:
         sent = [0]
 
-        async def script(peer: Peer, asked: Asked) -> None:
+        async def script(peer: Peer, asked: HostRequest) -> None:
             peer.writer.transport.set_write_buffer_limits(high=0)
-            await peer.send(chunked())
+            await peer.send(chunked_head())
             while True:
                 await peer.send(batch)
                 sent[0] += 1

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from moonshim.config import Config, GatewayKey, Retries
 from moonshim.gateway.inbound.auth import new_key
-from tests.support.gateway.hosts import Asked, Host, Peer
+from tests.support.gateway.hosts import Host, HostRequest, Peer
 from tests.support.gateway.official_clients import Packages, Result
 from tests.support.gateway.stages import Stage, stage
-from tests.support.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn, turns_of
+from tests.support.gateway.strict_hosts import ROWS, PlannedResponse, Row, StrictKimi, Turn, turns_of
 
 CLIENTS: Final = ("openai_chat", "anthropic", "openai_responses")
 TOOL: Final[dict[str, Any]] = {
@@ -30,11 +30,11 @@ TOOL: Final[dict[str, Any]] = {
 _tags: Final = itertools.count()
 
 
-def play(body: Any, row: Row, turns: list[Turn]) -> Playing:
+def play(body: Any, row: Row, turns: list[Turn]) -> PlannedResponse:
     """Call a tool when there is one and nothing was called yet; else tell how many words came before."""
     if body.get("tools") and not any(turn.calls for turn in turns):
-        return Playing("I read.", "Reading.", [("read", '{"path": "/a"}')])
-    return Playing(f"Thought {len(turns)}.", f"{len(turns)} turns before this.")
+        return PlannedResponse("I read.", "Reading.", [("read", '{"path": "/a"}')])
+    return PlannedResponse(f"Thought {len(turns)}.", f"{len(turns)} turns before this.")
 
 
 def config(host: StrictKimi) -> Config:
@@ -193,10 +193,10 @@ def test_the_next_host_goes_on_where_one_went_down(scene: Stage, client: str, wa
     host: StrictKimi = scene.host
     names = list(ROWS)
 
-    def thinks(body: Any, row: Row, turns: list[Turn]) -> Playing:
+    def thinks(body: Any, row: Row, turns: list[Turn]) -> PlannedResponse:
         if len(turns) == len(names):
-            return Playing("", " ".join(text for turn in turns for _, text in turn.results))
-        return Playing(f"Thought {len(turns)}.", "", [("read", json.dumps({"path": f"/{len(turns)}"}))])
+            return PlannedResponse("", " ".join(text for turn in turns for _, text in turn.results))
+        return PlannedResponse(f"Thought {len(turns)}.", "", [("read", json.dumps({"path": f"/{len(turns)}"}))])
 
     async def test() -> None:
         conversation = scene.packages.conversation(client, "in-turn", way=way, tools={"read": TOOL}, drops=drops)
@@ -364,7 +364,7 @@ def test_a_clients_own_key_goes_on_only_where_that_is_allowed(passes: bool) -> N
 def test_no_client_can_send_a_request_elsewhere(scene: Stage, client: str) -> None:
     """Neither a body nor a header names an address: a stranger's host hears nothing, and no key goes there."""
 
-    async def elsewhere(peer: Peer, asked: Asked) -> None:
+    async def elsewhere(peer: Peer, asked: HostRequest) -> None:
         raise AssertionError("nobody is asked here")
 
     async def test() -> None:

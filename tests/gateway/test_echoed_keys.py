@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from moonshim.gateway.observe.stream_log import StreamLogs
-from tests.support.gateway.hosts import Asked, Peer, Script, chunked, chunks, run, whole
+from tests.support.gateway.hosts import HostRequest, Peer, Script, chunked_head, chunks, run, whole
 from tests.support.gateway.leaks import scene
 from tests.support.gateway.raw_client import CLIENTS, UPSTREAMS, body_of
 
@@ -72,8 +72,8 @@ def error_chunk(upstream: str, words: str) -> bytes:
 
 
 def streaming(*pieces: bytes, headers: tuple[str, ...] = ()) -> Script:
-    async def script(peer: Peer, asked: Asked) -> None:
-        await peer.send(chunked(headers=("content-type: text/event-stream", *headers)))
+    async def script(peer: Peer, asked: HostRequest) -> None:
+        await peer.send(chunked_head(headers=("content-type: text/event-stream", *headers)))
         for piece in pieces:
             await peer.send(chunks(piece, end=False))
         await peer.send(chunks())
@@ -108,7 +108,7 @@ def test_a_header_that_repeats_the_key_stays_behind(key: str, streamed: bool) ->
     body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
 
     def answering(headers: tuple[str, ...]) -> Script:
-        async def script(peer: Peer, asked: Asked) -> None:
+        async def script(peer: Peer, asked: HostRequest) -> None:
             await peer.send(whole(body, headers=("content-type: application/json", *headers)))
 
         return script

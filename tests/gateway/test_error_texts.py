@@ -12,7 +12,7 @@ import pytest
 
 from moonshim.config import ProviderConfig, TransformerUse
 from moonshim.gateway.observe import logs
-from tests.support.gateway.hosts import Asked, Host, Peer, run, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, run, whole
 from tests.support.gateway.running import MODEL, config_for, running
 from tests.support.playing import Call, Thought, chat_answer
 
@@ -33,7 +33,7 @@ def told(lines: Path) -> list[dict[str, Any]]:
 
 
 def answering(status: str, body: dict[str, Any]) -> Any:
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         await peer.send(whole(json.dumps(body).encode(), status=status))
 
     return script

@@ -10,7 +10,7 @@ import pytest
 
 from moonshim.config import Retries
 from moonshim.gateway.client_stream import ClientStream
-from tests.support.gateway.hosts import Asked, Peer, Script, chunked, chunks, run
+from tests.support.gateway.hosts import HostRequest, Peer, Script, chunked_head, chunks, run
 from tests.support.gateway.leaks import Scene, resident, scene
 from tests.support.gateway.raw_client import (
     CLIENTS,
@@ -18,7 +18,7 @@ from tests.support.gateway.raw_client import (
     Connection,
     answer_of,
     body_of,
-    heard,
+    content_of,
     sending,
     short_stream,
 )
@@ -43,10 +43,10 @@ class Stepping:
     def step(self, count: int = 1) -> None:
         self._steps.put_nowait(count)
 
-    async def __call__(self, peer: Peer, asked: Asked) -> None:
+    async def __call__(self, peer: Peer, asked: HostRequest) -> None:
         gone = asyncio.ensure_future(peer.gone())
         self.sent = 0
-        await peer.send(chunked())
+        await peer.send(chunked_head())
         while self.sent < len(self.frames):
             step = asyncio.ensure_future(self._steps.get())
             await asyncio.wait((gone, step), return_when=asyncio.FIRST_COMPLETED)
@@ -94,7 +94,7 @@ def test_a_client_may_vanish_while_the_host_has_said_nothing(client: str) -> Non
     async def test() -> None:
         seen = asyncio.Event()
 
-        async def thinking(peer: Peer, asked: Asked) -> None:
+        async def thinking(peer: Peer, asked: HostRequest) -> None:
             await peer.gone()
             seen.set()
 
@@ -149,7 +149,7 @@ def test_a_client_may_vanish_at_every_byte_of_its_request(client: str) -> None:
 
 
 def test_a_client_that_sleeps_between_two_attempts_costs_no_second_call() -> None:
-    async def busy(peer: Peer, asked: Asked) -> None:
+    async def busy(peer: Peer, asked: HostRequest) -> None:
         body = b'{"error":{"message":"busy","type":"engine_overloaded_error"}}'
         await peer.send(b"HTTP/1.1 429 No\r\nretry-after: 15\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
 
@@ -175,8 +175,8 @@ def flood(count: int, sent: list[int]) -> Script:
     frame = b"data: %b\n\n" % json.dumps(delta).encode()
     batch = chunks(*[frame] * 64, end=False)
 
-    async def script(peer: Peer, asked: Asked) -> None:
-        await peer.send(chunked(headers=("content-type: text/event-stream", "connection: close")))
+    async def script(peer: Peer, asked: HostRequest) -> None:
+        await peer.send(chunked_head(headers=("content-type: text/event-stream", "connection: close")))
         for _ in range(count // 64):
             await peer.send(batch)
             sent[0] += 64
@@ -259,7 +259,7 @@ def test_while_the_host_pauses_the_client_has_all_that_was_said(client: str, ups
                         await connection.head()
                     await connection.until(lambda body, said=said: all(word in body for word in said))  # type: ignore[misc]
                 host.step(2)
-                assert heard(client, await connection.rest()).reason in ("tool_calls", "tool_use")
+                assert content_of(client, await connection.rest()).reason in ("tool_calls", "tool_use")
             await one.settles()
 
     run(test())

@@ -15,7 +15,7 @@ from anthropic import APIError as AnthropicError
 from openai import APIError
 
 from moonshim.config import Timeouts
-from tests.support.gateway.hosts import Asked, Peer, Script, chunked, chunks, run, whole
+from tests.support.gateway.hosts import HostRequest, Peer, Script, chunked_head, chunks, run, whole
 from tests.support.gateway.leaks import resident, scene
 from tests.support.gateway.raw_client import (
     CLIENTS,
@@ -23,8 +23,8 @@ from tests.support.gateway.raw_client import (
     Reply,
     answer_of,
     body_of,
+    content_of,
     error_of,
-    heard,
     read_stream,
     short_stream,
 )
@@ -39,7 +39,7 @@ AT_ONCE: Final = 12
 def dying(stream: bytes) -> Any:
     """A host that dies where the prompt says so."""
 
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         found = _AT.search(asked.body)
         assert found is not None
         at, way = int(found[1]), found[2].decode()
@@ -166,7 +166,7 @@ WRONG: Final[dict[str, tuple[bytes, int]]] = {
 
 
 def sending_bytes(data: bytes) -> Script:
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         await peer.send(data)
         peer.writer.close()
 
@@ -241,7 +241,7 @@ def test_what_comes_in_an_odd_way_is_read_all_the_same(upstream: str) -> None:
                     for streams in (True, False):
                         reply = await one.ask(client, body_of(client, stream=streams))
                         assert reply.status == 200, (name, reply.body)
-                        said = heard(client, reply)
+                        said = content_of(client, reply)
                         calls = [(call, json.loads(arguments)) for call, arguments in said.calls]
                         assert (said.text, calls) == ("Hi.", [("ls", {"n": 0}), ("ls", {"n": 1})]), name
             await one.settles()
@@ -254,7 +254,7 @@ def test_an_event_of_a_hundred_megabytes_ends_the_answer_and_not_the_memory(stre
     megabyte = b"a" * 1024 * 1024
     seen = SimpleNamespace(sent=0, peak=0)
 
-    async def endless(peer: Peer, asked: Asked) -> None:
+    async def endless(peer: Peer, asked: HostRequest) -> None:
         first = short_stream("openai_chat").partition(b"\n\n")[0] + b"\n\n"
         await peer.send(HEAD + b"connection: close\r\n\r\n" + first + b'data: {"choices":[{"delta":{"content":"')
         for sent in range(100):
@@ -266,7 +266,7 @@ def test_an_event_of_a_hundred_megabytes_ends_the_answer_and_not_the_memory(stre
             before = resident()
             for client in CLIENTS:
                 reply = await one.ask(client, body_of(client, stream=stream))
-                assert heard(client, reply).error is not None
+                assert content_of(client, reply).error is not None
                 await one.settles()
                 assert seen.sent < 90, "the host was listened to for nothing"
             # An event may have 16 MiB, an answer that has to be put together 64, and what is kept may be copied.
@@ -316,7 +316,7 @@ def test_the_official_packages_raise_an_error_of_the_api_and_never_one_of_parsin
 
 
 def test_silence_before_the_first_byte_is_a_504() -> None:
-    async def silent(peer: Peer, asked: Asked) -> None:
+    async def silent(peer: Peer, asked: HostRequest) -> None:
         await peer.gone()
 
     async def test() -> None:
@@ -337,9 +337,9 @@ def test_silence_in_the_middle_closes_what_is_open_and_tells_the_error(upstream:
     stream = short_stream(upstream)
     half = stream[: stream.index(b'{\\"n\\":"') + 20]
 
-    async def stalling(peer: Peer, asked: Asked) -> None:
+    async def stalling(peer: Peer, asked: HostRequest) -> None:
         await peer.send(
-            chunked() + chunks(half[: half.rindex(b"\n\n") + 2], half[half.rindex(b"\n\n") + 2 :], end=False)
+            chunked_head() + chunks(half[: half.rindex(b"\n\n") + 2], half[half.rindex(b"\n\n") + 2 :], end=False)
         )
         await peer.gone()
 
@@ -367,14 +367,14 @@ def test_a_host_that_has_said_all_and_stays_on_the_line_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr("moonshim.gateway.exchange.LAST_WORDS_SECONDS", 0.05)
 
-    async def staying(peer: Peer, asked: Asked) -> None:
-        await peer.send(chunked() + chunks(short_stream("openai_chat"), end=False))
+    async def staying(peer: Peer, asked: HostRequest) -> None:
+        await peer.send(chunked_head() + chunks(short_stream("openai_chat"), end=False))
         await peer.gone()
 
     async def test() -> None:
         async with scene(staying) as one:
             for client in CLIENTS:
-                said = heard(client, await one.ask(client, body_of(client, stream=stream)))
+                said = content_of(client, await one.ask(client, body_of(client, stream=stream)))
                 assert (said.text, len(said.calls), said.error) == ("Hi.", 2, None)
                 assert one.records[-1].outcome == "ok"
             await one.settles()

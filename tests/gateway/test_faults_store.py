@@ -15,9 +15,18 @@ from msgspec.structs import replace
 from moonshim.config import GatewayKey
 from moonshim.gateway.inbound.auth import new_key
 from moonshim.store.redis import RedisStore
-from tests.support.gateway.hosts import Asked, Peer, chunked, chunks, run
+from tests.support.gateway.hosts import HostRequest, Peer, chunked_head, chunks, run
 from tests.support.gateway.leaks import Scene, scene
-from tests.support.gateway.raw_client import CLIENTS, Json, answer_of, body_of, error_of, heard, sending, short_stream
+from tests.support.gateway.raw_client import (
+    CLIENTS,
+    Json,
+    answer_of,
+    body_of,
+    content_of,
+    error_of,
+    sending,
+    short_stream,
+)
 from tests.support.redis_server import RedisServer, running_redis
 
 GOOD: Final = sending(answer_of("openai_chat"))
@@ -76,7 +85,7 @@ async def recalls(one: Scene, client: str, *, stream: bool = True) -> tuple[bool
     """Ask for a second turn: whether the host got the thought of the first, and what the header says was lost."""
     reply = await one.ask(client, second_turn(client, stream=stream))
     assert reply.status == 200, reply.body
-    assert heard(client, reply).text == "Hi."
+    assert content_of(client, reply).text == "Hi."
     said = next(
         message for message in json.loads(one.host.asked[-1].body)["messages"] if message["role"] == "assistant"
     )
@@ -87,7 +96,7 @@ def test_it_is_remembered_while_the_store_lives(redis: RedisServer) -> None:
     async def test() -> None:
         async with scene(GOOD, store=redis.url) as one:
             for client in CLIENTS:
-                assert heard(client, await one.ask(client, body_of(client))).text == "Hi."
+                assert content_of(client, await one.ask(client, body_of(client))).text == "Hi."
                 for stream in (True, False):
                     assert await recalls(one, client, stream=stream) == (True, None)
 
@@ -133,7 +142,7 @@ def test_a_store_that_is_started_again_loses_nothing_that_was_being_written(
                 before = len(one.host.asked)
                 await one.until(lambda before=before: len(one.host.asked) > before, "the host is asked")
                 await asyncio.to_thread(redis.start)
-                assert heard(client, await asking).text == "Hi."
+                assert content_of(client, await asking).text == "Hi."
                 assert await recalls(one, client) == (True, None)
             assert lost(one, "remember") == 0
             await one.settles()
@@ -164,8 +173,8 @@ def test_a_store_may_die_in_the_middle_of_a_stream(redis: RedisServer, client: s
         middle = stream.index(b"\n\n", stream.index(b"Hi.")) + 2
         died = asyncio.Event()
 
-        async def pausing(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked(headers=("content-type: text/event-stream", "connection: close")))
+        async def pausing(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head(headers=("content-type: text/event-stream", "connection: close")))
             await peer.send(chunks(stream[:middle], end=False))
             await died.wait()
             await peer.send(chunks(stream[middle:]))
@@ -178,7 +187,7 @@ def test_a_store_may_die_in_the_middle_of_a_stream(redis: RedisServer, client: s
                 await connection.until(lambda body: b"Hi." in body)
                 redis.stop()
                 died.set()
-                said = heard(client, await connection.rest())
+                said = content_of(client, await connection.rest())
             assert (said.text, len(said.calls), said.error) == ("Hi.", 2, None)
             assert lost(one, "remember") == 1
             await one.works(client)
@@ -256,8 +265,8 @@ def test_a_place_among_the_streams_is_given_back_however_a_stream_ends(
                 await one.until(lambda count=count: len(one.records) == count, "it does not end")
                 assert one.records[-1].outcome == "ok"
 
-            async def waiting(peer: Peer, asked: Asked) -> None:
-                await peer.send(chunked() + chunks(short_stream("openai_chat")[:200], end=False))
+            async def waiting(peer: Peer, asked: HostRequest) -> None:
+                await peer.send(chunked_head() + chunks(short_stream("openai_chat")[:200], end=False))
                 await peer.gone()
 
             one.play(waiting)

@@ -12,7 +12,7 @@ import pytest
 from moonshim.config import Retries, Timeouts
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.gateway.client_stream import ClientStream
-from tests.support.gateway.hosts import Asked, Peer, chunked, chunks, run, whole
+from tests.support.gateway.hosts import HostRequest, Peer, chunked_head, chunks, run, whole
 from tests.support.gateway.leaks import Scene, scene
 from tests.support.gateway.raw_client import (
     CLIENTS,
@@ -20,7 +20,7 @@ from tests.support.gateway.raw_client import (
     Reply,
     answer_of,
     body_of,
-    heard,
+    content_of,
     read_stream,
     sending,
     short_stream,
@@ -58,9 +58,9 @@ def test_they_come_before_the_first_byte_and_between_any_two_pieces(client: str,
     async def test() -> None:
         let_go = asyncio.Event()
 
-        async def pausing(peer: Peer, asked: Asked) -> None:
+        async def pausing(peer: Peer, asked: HostRequest) -> None:
             await let_go.wait()
-            await peer.send(chunked(headers=("content-type: text/event-stream", "connection: close")))
+            await peer.send(chunked_head(headers=("content-type: text/event-stream", "connection: close")))
             for start, end in pairwise(cuts):
                 let_go.clear()
                 await peer.send(chunks(stream[start:end], end=False))
@@ -80,7 +80,7 @@ def test_they_come_before_the_first_byte_and_between_any_two_pieces(client: str,
                     let_go.set()
                     await one.until(lambda: not let_go.is_set() or not one.host.open, "the host does not go on")
                 reply = await connection.rest()
-            said = heard(client, reply)
+            said = content_of(client, reply)
             assert (said.text, said.calls) == ("Hi.", [("ls", '{"n":0}'), ("ls", '{"n":1}')])
             await one.settles()
 
@@ -91,7 +91,7 @@ def test_the_answer_is_the_same_with_them_and_without() -> None:
     async def test() -> None:
         let_go = asyncio.Event()
 
-        async def late(peer: Peer, asked: Asked) -> None:
+        async def late(peer: Peer, asked: HostRequest) -> None:
             await let_go.wait()
             await sending(answer_of("openai_chat"))(peer, asked)
 
@@ -100,7 +100,7 @@ def test_the_answer_is_the_same_with_them_and_without() -> None:
                 let_go.clear()
                 reply = await answered_after_beats(one, client, let_go)
                 assert beats_in(client, reply.body) >= 2
-                assert heard(client, reply).text == "Hi."
+                assert content_of(client, reply).text == "Hi."
                 assert one.records[-1].outcome == "ok"
                 assert "x-moonshim-repairs" in reply.headers
             await one.settles()
@@ -122,7 +122,7 @@ def test_an_error_of_the_host_behind_them_is_an_event_in_the_stream(wrong: bytes
     async def test() -> None:
         let_go = asyncio.Event()
 
-        async def failing(peer: Peer, asked: Asked) -> None:
+        async def failing(peer: Peer, asked: HostRequest) -> None:
             await let_go.wait()
             await peer.send(wrong)
             peer.writer.close()
@@ -143,7 +143,7 @@ def test_an_error_of_the_host_behind_them_is_an_event_in_the_stream(wrong: bytes
 
 
 def test_a_silent_host_is_an_event_in_the_stream_too() -> None:
-    async def silent(peer: Peer, asked: Asked) -> None:
+    async def silent(peer: Peer, asked: HostRequest) -> None:
         await peer.gone()
 
     async def test() -> None:
@@ -163,7 +163,7 @@ def test_a_host_can_be_asked_again_behind_them() -> None:
     async def test() -> None:
         let_go = asyncio.Event()
 
-        async def second_time(peer: Peer, asked: Asked) -> None:
+        async def second_time(peer: Peer, asked: HostRequest) -> None:
             if len(one.host.asked) == 1:
                 await let_go.wait()
                 await peer.send(whole(OVERLOADED, status="503 No", headers=("retry-after: 0",)))
@@ -176,7 +176,7 @@ def test_a_host_can_be_asked_again_behind_them() -> None:
                 let_go.clear()
                 one.host.asked.clear()
                 reply = await answered_after_beats(one, client, let_go)
-                said = heard(client, reply)
+                said = content_of(client, reply)
                 assert (said.text, len(said.calls), said.error) == ("Hi.", 2, None)
                 assert (len(one.host.asked), one.records[-1].attempts) == (2, 2)
             await one.works()
@@ -188,11 +188,11 @@ def test_comments_of_a_host_are_signs_of_life_and_no_answer() -> None:
     """OpenRouter sends `: OPENROUTER PROCESSING` while it looks for somebody who answers, and then maybe an error."""
     failing = b"data: " + OVERLOADED + b"\n\n"
 
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         if len(peer.host.asked) > 1:
             await sending(answer_of("openai_chat"))(peer, asked)
             return
-        await peer.send(chunked() + chunks(b": OPENROUTER PROCESSING\n\n", end=False))
+        await peer.send(chunked_head() + chunks(b": OPENROUTER PROCESSING\n\n", end=False))
         await peer.send(chunks(b": OPENROUTER PROCESSING\n\n", failing))
         peer.writer.close()
 
@@ -202,7 +202,7 @@ def test_comments_of_a_host_are_signs_of_life_and_no_answer() -> None:
                 one.host.asked.clear()
                 reply = await one.ask(client, body_of(client))
                 assert b": OPENROUTER PROCESSING\n\n" in reply.body
-                said = heard(client, reply)
+                said = content_of(client, reply)
                 assert (said.text, len(said.calls), said.error) == ("Hi.", 2, None)
             await one.settles()
         async with scene(script) as one:
@@ -220,7 +220,7 @@ def test_a_whole_answer_has_none() -> None:
     async def test() -> None:
         let_go = asyncio.Event()
 
-        async def late(peer: Peer, asked: Asked) -> None:
+        async def late(peer: Peer, asked: HostRequest) -> None:
             await let_go.wait()
             await sending(answer_of("openai_chat"))(peer, asked)
 

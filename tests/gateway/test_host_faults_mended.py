@@ -24,10 +24,10 @@ from moonshim.simulator.response import IntendedCall, IntendedResponse
 from moonshim.simulator.wire.playback import simulate_response
 from tests.support.gateway.official_clients import Answered, Conversation, Result
 from tests.support.gateway.stages import Stage, stage
-from tests.support.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn
+from tests.support.gateway.strict_hosts import ROWS, PlannedResponse, Row, StrictKimi, Turn
 from tests.support.playing import Answer
 from tests.support.profiles import PROFILE
-from tests.support.streams import leaked
+from tests.support.streams import find_markers
 
 Json: TypeAlias = dict[str, Any]
 CLIENTS: Final = ("openai_chat", "anthropic", "openai_responses")
@@ -218,14 +218,14 @@ thought_about: Final[list[str]] = []
 _NAMED: Final = re.compile(r"<case: (.*?)>")
 
 
-def play(body: Any, row: Row, turns: list[Turn]) -> Playing | Answer:
+def play(body: Any, row: Row, turns: list[Turn]) -> PlannedResponse | Answer:
     """The case that the prompt names; then, with the results, a plain answer."""
     if "<only thinks" in (prompt := json.dumps(body["messages"][0])):
         asked = thought_about.count(prompt)
         thought_about.append(prompt)
-        return Playing(f"Thought {asked}.", "" if asked == 0 else "Hello.")
+        return PlannedResponse(f"Thought {asked}.", "" if asked == 0 else "Hello.")
     if turns:
-        return Playing("", f"Then: {' '.join(text for _, text in turns[-1].results)}")
+        return PlannedResponse("", f"Then: {' '.join(text for _, text in turns[-1].results)}")
     found = _NAMED.search(json.dumps(body["messages"], ensure_ascii=False))
     assert found is not None
     return CASES[found[1]].answer
@@ -249,7 +249,7 @@ def scene() -> Iterator[Stage]:
 
 
 def check(answer: Answered, case: Case, client: str) -> None:
-    assert not leaked([answer.text, answer.reasoning, [call.arguments for call in answer.calls]])
+    assert not find_markers([answer.text, answer.reasoning, [call.arguments for call in answer.calls]])
     intended = case.calls if case.seen_calls else ()
     assert [call.name for call in answer.calls] == [name for name, _ in intended]
     if not case.broken:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from moonshim.config import Config, GatewayKey, Secret
 from moonshim.gateway.inbound.auth import new_key
-from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks, run, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, chunked_head, chunks, run, whole
 from tests.support.gateway.running import MODEL, config_for, running
 from tests.support.playing import Call, Thought, chat_answer
 
@@ -22,7 +22,7 @@ TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": 
 ASKED: list[dict[str, Any]] = [{"role": "user", "content": "What is here?"}]
 
 
-async def calls(peer: Peer, asked: Asked) -> None:
+async def calls(peer: Peer, asked: HostRequest) -> None:
     await peer.send(whole(json.dumps(CALLING).encode()))
 
 
@@ -106,10 +106,10 @@ def test_a_host_that_repeats_its_key_tells_nobody(capfd: pytest.CaptureFixture[s
     secrets = ("plainsecret12345", "teamsecretvalue99")
     error = {"error": {"message": f"bad key {secrets[0]} of {secrets[1]}", "code": secrets[0], "type": "server_error"}}
 
-    async def refuses(peer: Peer, asked: Asked) -> None:
+    async def refuses(peer: Peer, asked: HostRequest) -> None:
         if json.loads(asked.body).get("stream"):
             said = b'data: {"choices": [{"index": 0, "delta": {"content": "Hi. "}}]}\n\n'
-            await peer.send(chunked(), chunks(said, b"data: " + json.dumps(error).encode() + b"\n\n"))
+            await peer.send(chunked_head(), chunks(said, b"data: " + json.dumps(error).encode() + b"\n\n"))
         else:
             await peer.send(whole(json.dumps(error | {"request_id": secrets[0]}).encode(), status="401 No"))
 

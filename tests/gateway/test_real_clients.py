@@ -25,15 +25,15 @@ from tests.support.gateway.agent_models import (
     QwenCode,
     Wire,
     dialect_of,
-    recorded,
+    load_recorded,
 )
-from tests.support.gateway.hosts import Asked, Peer, whole
+from tests.support.gateway.hosts import HostRequest, Peer, whole
 from tests.support.gateway.raw_client import Reply as FaultReply
-from tests.support.gateway.raw_client import heard
+from tests.support.gateway.raw_client import content_of
 from tests.support.gateway.stages import Stage, stage
-from tests.support.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn, as_answer, turns_of
+from tests.support.gateway.strict_hosts import ROWS, PlannedResponse, Row, StrictKimi, Turn, as_answer, turns_of
 from tests.support.playing import Answer
-from tests.support.streams import parsed, read_sse
+from tests.support.streams import parse_payloads, read_sse
 
 Json: TypeAlias = dict[str, Any]
 
@@ -52,7 +52,7 @@ ARGUMENTS: Final[dict[str, Json]] = {
 """What the host calls, if it is declared. In each round the next two of them."""
 
 
-def play(body: Any, row: Row, turns: list[Turn]) -> Playing | Answer:
+def play(body: Any, row: Row, turns: list[Turn]) -> PlannedResponse | Answer:
     tag = _CASE.search(json.dumps(body["messages"]))
     assert tag is not None
     declared = [one.get("name") or one["function"]["name"] for one in body.get("tools") or ()]
@@ -60,8 +60,8 @@ def play(body: Any, row: Row, turns: list[Turn]) -> Playing | Answer:
     if len(turns) < ROUNDS and callable_:
         names = [callable_[(2 * len(turns) + place) % len(callable_)] for place in range(2)]
         calls = [(name, json.dumps(ARGUMENTS[name])) for name in names]
-        return Playing(f"Thought {len(turns)} of {tag[0]}.", "Let me look.", calls, leaked=row.host == "vllm")
-    return Playing(
+        return PlannedResponse(f"Thought {len(turns)} of {tag[0]}.", "Let me look.", calls, leaked=row.host == "vllm")
+    return PlannedResponse(
         f"Thought {len(turns)} of {tag[0]}.", " ".join(text for turn in turns for _, text in turn.results) or "Hi."
     )
 
@@ -212,13 +212,13 @@ PATHS: Final = {"openai_chat": "/v1/chat/completions", "anthropic": "/v1/message
 @pytest.mark.parametrize("client", RECORDED)
 def test_every_recorded_request_is_taken_and_answered(scene: Stage, client: str, row: str) -> None:
     async def test(wire: Wire) -> None:
-        asked = recorded(client)
-        scene.host.plays = lambda body, row, turns: Playing("Hm.", "Hi.")
+        asked = load_recorded(client)
+        scene.host.plays = lambda body, row, turns: PlannedResponse("Hm.", "Hi.")
         dialect = dialect_of(client)
         reply = await wire.post(PATHS[dialect], asked | {"model": f"my-{row}"})
         assert reply.status == 200, reply.body
         assert not scene.host.refused
-        said = heard(dialect, FaultReply(reply.status, reply.headers, reply.body, True))
+        said = content_of(dialect, FaultReply(reply.status, reply.headers, reply.body, True))
         assert (said.text, said.calls, said.error) == ("Hi.", [], None)
 
     with_wire(scene, test)
@@ -234,8 +234,8 @@ def test_claude_code_sends_again_whole_when_a_stream_breaks(scene: Stage, row: s
     async def test(wire: Wire) -> None:
         host: StrictKimi = scene.host
 
-        def breaks(body: Any, row: Row, turns: list[Turn]) -> Playing | Answer:
-            made = as_answer(Playing("Hm.", "Hi."), row, turns)
+        def breaks(body: Any, row: Row, turns: list[Turn]) -> PlannedResponse | Answer:
+            made = as_answer(PlannedResponse("Hm.", "Hi."), row, turns)
             cut = made.stream.index(b"Hi.") if row.dialect == "anthropic" else made.stream.index(b'"Hi')
             return Answer(made.whole, made.stream[:cut] + b"\n\n")
 
@@ -258,7 +258,7 @@ OVERFLOWS: Final = {
 
 
 def refusing(status: str, body: Json, *headers: str) -> Any:
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         await peer.send(
             whole(json.dumps(body).encode(), status=status, headers=("content-type: application/json", *headers))
         )
@@ -272,12 +272,12 @@ def test_whoever_comes_too_often_is_told_when_to_come_back(scene: Stage, client:
 
     async def test(wire: Wire) -> None:
         with scripted(scene, refusing("429 Too Many Requests", LIMITED)):
-            reply = await wire.post(PATHS[dialect_of(client)], recorded(client) | {"model": "my-moonshot"})
+            reply = await wire.post(PATHS[dialect_of(client)], load_recorded(client) | {"model": "my-moonshot"})
         assert reply.status == 429
         assert int(reply.headers["retry-after"]) >= 1
         assert "max RPM" in reply.json["error"]["message"]
         with scripted(scene, refusing("429 Too Many Requests", LIMITED, "retry-after: 41")):
-            reply = await wire.post(PATHS[dialect_of(client)], recorded(client) | {"model": "my-moonshot"})
+            reply = await wire.post(PATHS[dialect_of(client)], load_recorded(client) | {"model": "my-moonshot"})
         assert (reply.status, reply.headers["retry-after"]) == (429, "41")
 
     with_wire(scene, test)
@@ -287,7 +287,7 @@ def test_a_conversation_that_is_too_long_is_told_in_the_words_that_each_agent_kn
     async def test(wire: Wire) -> None:
         with scripted(scene, refusing("400 Bad Request", OVERFLOWS)):
             said = {
-                client: await wire.post(PATHS[dialect_of(client)], recorded(client) | {"model": "my-moonshot"})
+                client: await wire.post(PATHS[dialect_of(client)], load_recorded(client) | {"model": "my-moonshot"})
                 for client in ("claude-code", "codex", "opencode")
             }
         assert {reply.status for reply in said.values()} == {400}
@@ -317,8 +317,8 @@ def test_the_ai_sdk_names_items_instead_of_repeating_them(scene: Stage, row: str
     tag = new_case()
 
     async def test(wire: Wire) -> None:
-        given = recorded("ai-sdk-responses") | {"model": f"my-{row}", "stream": stream}
-        given["tools"] = recorded("codex")["tools"][:1]
+        given = load_recorded("ai-sdk-responses") | {"model": f"my-{row}", "stream": stream}
+        given["tools"] = load_recorded("codex")["tools"][:1]
         history: list[Json] = [*given["input"][:1], {"role": "user", "content": [{"type": "input_text", "text": tag}]}]
         for number in range(ROUNDS + 1):
             reply = await wire.post("/v1/responses", given | {"input": history})
@@ -344,11 +344,11 @@ def test_the_ai_sdk_names_items_instead_of_repeating_them(scene: Stage, row: str
 @pytest.mark.parametrize("row", ROWS)
 def test_langchain_gets_no_usage_that_it_did_not_ask_for(scene: Stage, row: str) -> None:
     async def test(wire: Wire) -> None:
-        asked = recorded("langchain-openai") | {"model": f"my-{row}"}
+        asked = load_recorded("langchain-openai") | {"model": f"my-{row}"}
         assert "stream_options" not in asked
-        scene.host.plays = lambda body, row, turns: Playing("Hm.", "Hi.")
+        scene.host.plays = lambda body, row, turns: PlannedResponse("Hm.", "Hi.")
         reply = await wire.post("/v1/chat/completions", asked)
-        chunks = [one for one in parsed(read_sse(reply.body)) if isinstance(one, dict)]
+        chunks = [one for one in parse_payloads(read_sse(reply.body)) if isinstance(one, dict)]
         assert all(len(one["choices"]) == 1 for one in chunks), "clients take the first choice of every chunk"
 
     with_wire(scene, test)
@@ -359,8 +359,8 @@ def test_pydantic_ai_writes_thoughts_as_text(scene: Stage, row: str) -> None:
     """Over Responses they come back as `<think>` in the text of the assistant; the host gets them as thoughts."""
 
     async def test(wire: Wire) -> None:
-        scene.host.plays = lambda body, row, turns: Playing("Hm.", "Hi.")
-        reply = await wire.post("/v1/responses", recorded("pydantic-ai-responses") | {"model": f"my-{row}"})
+        scene.host.plays = lambda body, row, turns: PlannedResponse("Hm.", "Hi.")
+        reply = await wire.post("/v1/responses", load_recorded("pydantic-ai-responses") | {"model": f"my-{row}"})
         assert reply.status == 200
         (turn,) = turns_of(scene.host.bodies[0])
         assert (turn.reasoning, turn.text) == ("Paris.", "")
@@ -374,8 +374,8 @@ def test_instructor_forces_a_tool(scene: Stage, row: str) -> None:
     """K2.5 refuses a forced choice while it thinks: then it does not think, or the choice is not forced."""
 
     async def test(wire: Wire) -> None:
-        scene.host.plays = lambda body, row, turns: Playing("", "", [("User", '{"name": "Ada", "age": 36}')])
-        reply = await wire.post("/v1/chat/completions", recorded("instructor") | {"model": f"my-{row}"})
+        scene.host.plays = lambda body, row, turns: PlannedResponse("", "", [("User", '{"name": "Ada", "age": 36}')])
+        reply = await wire.post("/v1/chat/completions", load_recorded("instructor") | {"model": f"my-{row}"})
         (choice,) = reply.json["choices"]
         assert choice["finish_reason"] == "tool_calls"
         (call,) = choice["message"]["tool_calls"]

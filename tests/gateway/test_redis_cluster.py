@@ -12,7 +12,7 @@ import pytest
 from moonshim.config import GatewayKey
 from moonshim.errors import InvalidInput
 from moonshim.gateway.inbound.auth import new_key
-from tests.support.gateway.hosts import Asked, Host, Peer, run, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, run, whole
 from tests.support.gateway.running import MODEL, config_for, running
 from tests.support.playing import Thought, chat_answer
 from tests.support.redis_server import RedisCluster, running_cluster
@@ -26,7 +26,7 @@ def cluster() -> Iterator[RedisCluster]:
         yield one
 
 
-async def answers(peer: Peer, asked: Asked) -> None:
+async def answers(peer: Peer, asked: HostRequest) -> None:
     await peer.send(whole(ANSWER))
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from openai import BadRequestError, NotFoundError
 
-from tests.support.gateway.hosts import Asked, Host, Peer, run, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, run, whole
 from tests.support.gateway.running import MODEL, config_for, running
 
 ids: Iterator[int] = itertools.count()
 
 
-async def answer(peer: Peer, asked: Asked) -> None:
+async def answer(peer: Peer, asked: HostRequest) -> None:
     """A host that counts what it is told, and thinks about it."""
     body = json.loads(asked.body)
     said = f"You said {len(body['messages'])} things."

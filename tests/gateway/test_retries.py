@@ -13,15 +13,15 @@ import pytest
 
 from moonshim.config import GatewayKey, Retries, TransformerUse
 from moonshim.gateway.inbound.auth import new_key
-from tests.support.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, Script, chunked_head, chunks, run, whole
 from tests.support.gateway.leaks import PATIENT, Scene, scene
 from tests.support.gateway.raw_client import (
     CLIENTS,
     Json,
     answer_of,
     body_of,
+    content_of,
     error_of,
-    heard,
     read_stream,
     sending,
     short_stream,
@@ -67,7 +67,7 @@ def failing(data: bytes, times: int, then: Script) -> Script:
     """So often this, and after that something else."""
     left = [times]
 
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         left[0] -= 1
         if left[0] < 0:
             await then(peer, asked)
@@ -97,7 +97,7 @@ class TestOneHost:
                             one.gateway.state.retry_budget._left = 10.0
                             one.play(failing(data, 2, good))
                             reply = await one.ask(client, body_of(client, stream=stream))
-                            assert (reply.status, heard(client, reply).text) == (200, "Hi."), (name, reply.body)
+                            assert (reply.status, content_of(client, reply).text) == (200, "Hi."), (name, reply.body)
                             assert len(one.host.asked) == one.records[-1].attempts == 3, name
                             bodies = {asked.body for asked in one.host.asked}
                             assert len(bodies) == 1, "the same was asked"
@@ -140,7 +140,7 @@ class TestOneHost:
 
     def test_a_stream_that_had_spoken_is_never_asked_for_twice_and_a_whole_answer_is(self) -> None:
         stream = short_stream("openai_chat")
-        spoken = chunked() + chunks(stream[: stream.index(b"0}")], end=False)
+        spoken = chunked_head() + chunks(stream[: stream.index(b"0}")], end=False)
 
         async def test() -> None:
             good = sending(answer_of("openai_chat"))
@@ -152,7 +152,7 @@ class TestOneHost:
                     assert (len(one.host.asked), said.text, said.reason) == (1, "Hi.", None)
                     one.host.asked.clear()
                     one.play(failing(spoken, 1, good))
-                    whole_ = heard(client, await one.ask(client, body_of(client, stream=False)))
+                    whole_ = content_of(client, await one.ask(client, body_of(client, stream=False)))
                     assert (len(one.host.asked), whole_.text, len(whole_.calls)) == (2, "Hi.", 2)
                 await one.settles()
 
@@ -200,7 +200,7 @@ class TestOneHost:
                 assert await asked() == (200, 1, 0)
                 # A host that breaks off in the middle is ill, too.
                 stream = short_stream("openai_chat")
-                half = chunked() + chunks(stream[: stream.index(b"0}")], end=False)
+                half = chunked_head() + chunks(stream[: stream.index(b"0}")], end=False)
                 one.play(failing(half, 100, good))
                 assert [await asked() for _ in range(4)] == [(200, 1, 0), (200, 1, 0), (200, 1, 1), (503, 0, 1)]
                 await one.settles()
@@ -213,7 +213,7 @@ class TestOneHost:
         keys = tuple(GatewayKey(name=name, digest=digest) for name, digest in digests.items())
         down = [False]
 
-        async def script(peer: Peer, asked: Asked) -> None:
+        async def script(peer: Peer, asked: HostRequest) -> None:
             if down[0] or b"poison" in asked.body:
                 await peer.send(FAILURES["500"])
                 peer.writer.close()
@@ -260,7 +260,7 @@ class TestOneHost:
                     for stream in (True, False, True):
                         one.host.asked.clear()
                         reply = await one.ask(client, body_of(client, stream=stream))
-                        said = heard(client, reply)
+                        said = content_of(client, reply)
                         assert said.error is not None
                         assert "secret words" not in said.error["message"]
                         assert reply.status in ((200, 500) if stream else (500,))
@@ -339,7 +339,7 @@ class TestAnotherHost:
                         other.asked.clear()
                         one.gateway.state.retry_budget._left = 10.0
                         reply = await one.ask(client, conversation(client, stream=stream))
-                        assert heard(client, reply).text == "Hi."
+                        assert content_of(client, reply).text == "Hi."
                         assert (len(one.host.asked), len(other.asked)) == (3, 1)
                         assert one.records[-1].provider == "second"
                         for host, dialect in ((one.host, dialects[0]), (other, dialects[1])):
@@ -377,7 +377,7 @@ class TestAnotherHost:
 
     def test_it_is_never_asked_once_the_first_has_spoken(self) -> None:
         stream = short_stream("openai_chat")
-        spoken = chunked() + chunks(stream[: stream.index(b"0}")], end=False)
+        spoken = chunked_head() + chunks(stream[: stream.index(b"0}")], end=False)
 
         async def test() -> None:
             good = sending(answer_of("anthropic"))
@@ -422,7 +422,7 @@ class TestEmptyAnswers:
         async def test() -> None:
             good = sending(text_answer("openai_chat", "Hi."))
 
-            async def second_time(peer: Peer, asked: Asked) -> None:
+            async def second_time(peer: Peer, asked: HostRequest) -> None:
                 await (good if len(peer.host.asked) > 1 else sending(EMPTY))(peer, asked)
 
             async with without_pauses(second_time, retry_empty_answer=True) as one:
@@ -430,7 +430,7 @@ class TestEmptyAnswers:
                     for stream in (True, False):
                         one.host.asked.clear()
                         reply = await one.ask(client, body_of(client, stream=stream))
-                        said = heard(client, reply)
+                        said = content_of(client, reply)
                         assert (said.text, said.error, len(one.host.asked)) == ("Hi.", None, 2)
                         assert b'"Q"' in reply.body
                         assert one.records[-1].attempts == 2
@@ -442,7 +442,7 @@ class TestEmptyAnswers:
         async def test() -> None:
             good = sending(answer_of("openai_chat", "Hi.", calls=0, thought="R"))
 
-            async def second_time(peer: Peer, asked: Asked) -> None:
+            async def second_time(peer: Peer, asked: HostRequest) -> None:
                 await (sending(EMPTY) if len(peer.host.asked) == 1 else good)(peer, asked)
 
             given = {"retry_empty_answer": True, "models": ("kimi-k2.6",)}
@@ -450,7 +450,7 @@ class TestEmptyAnswers:
                 for stream in (True, False):
                     one.host.asked.clear()
                     body = body_of("openai_chat", f"hi {stream}", stream=stream, model="kimi-k2.6")
-                    assert heard("openai_chat", await one.ask("openai_chat", body)).text == "Hi."
+                    assert content_of("openai_chat", await one.ask("openai_chat", body)).text == "Hi."
                     dropped = [{"role": "assistant", "content": "Hi."}, {"role": "user", "content": "And?"}]
                     body["messages"] += dropped
                     await one.ask("openai_chat", body)
@@ -465,7 +465,7 @@ class TestEmptyAnswers:
                 for client in CLIENTS:
                     for stream in (True, False):
                         one.host.asked.clear()
-                        said = heard(client, await one.ask(client, body_of(client, stream=stream)))
+                        said = content_of(client, await one.ask(client, body_of(client, stream=stream)))
                         assert (said.text, len(one.host.asked)) == ("", 2)
                 await one.settles()
 
@@ -483,7 +483,7 @@ class TestEmptyAnswers:
     @pytest.mark.parametrize("data", [FAILURES["500"], b""], ids=["500", "close"])
     def test_when_the_second_call_fails_the_first_answer_has_to_do(self, data: bytes) -> None:
         async def test() -> None:
-            async def once(peer: Peer, asked: Asked) -> None:
+            async def once(peer: Peer, asked: HostRequest) -> None:
                 if len(peer.host.asked) == 1:
                     await sending(EMPTY)(peer, asked)
                 else:
@@ -494,7 +494,7 @@ class TestEmptyAnswers:
                 for client in CLIENTS:
                     for stream in (True, False):
                         one.host.asked.clear()
-                        said = heard(client, await one.ask(client, body_of(client, stream=stream)))
+                        said = content_of(client, await one.ask(client, body_of(client, stream=stream)))
                         assert (said.text, said.error, len(one.host.asked)) == ("", None, 2)
                 await one.settles()
 
@@ -503,15 +503,15 @@ class TestEmptyAnswers:
     def test_a_host_that_breaks_its_connection_behind_an_empty_answer_is_not_asked_again(self) -> None:
         """Its answer was told when the connection broke: nothing can follow it."""
 
-        async def cut(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked() + chunks(EMPTY.stream.removesuffix(b"data: [DONE]\n\n"), end=False))
+        async def cut(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head() + chunks(EMPTY.stream.removesuffix(b"data: [DONE]\n\n"), end=False))
             peer.writer.close()
 
         async def test() -> None:
             async with without_pauses(cut, retry_empty_answer=True) as one:
                 for client in CLIENTS:
                     one.host.asked.clear()
-                    said = heard(client, await one.ask(client, body_of(client)))
+                    said = content_of(client, await one.ask(client, body_of(client)))
                     assert (said.text, said.error, len(one.host.asked)) == ("", None, 1)
                 await one.settles()
 
@@ -521,7 +521,7 @@ class TestEmptyAnswers:
         async def test() -> None:
             gone = asyncio.Event()
 
-            async def waiting(peer: Peer, asked: Asked) -> None:
+            async def waiting(peer: Peer, asked: HostRequest) -> None:
                 if len(peer.host.asked) == 1:
                     await sending(EMPTY)(peer, asked)
                     return

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from moonshim.config import Config
 from tests.support.gateway.stages import Stage, stage
-from tests.support.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn
+from tests.support.gateway.strict_hosts import ROWS, PlannedResponse, Row, StrictKimi, Turn
 
 
 class Forecast(BaseModel):
@@ -26,11 +26,11 @@ class Forecast(BaseModel):
 FORECAST = '{"city": "北京", "days": [1, 2], "note": null}'
 
 
-def play(body: Any, row: Row, turns: list[Turn]) -> Playing:
+def play(body: Any, row: Row, turns: list[Turn]) -> PlannedResponse:
     if body.get("tools") and len(turns) < 2:
-        return Playing("Hm.", "", [("get_weather", json.dumps({"city": f"Paris {len(turns)}"}))])
+        return PlannedResponse("Hm.", "", [("get_weather", json.dumps({"city": f"Paris {len(turns)}"}))])
     results = " ".join(text for turn in turns for _, text in turn.results)
-    return Playing("Hm.", results or FORECAST)
+    return PlannedResponse("Hm.", results or FORECAST)
 
 
 @pytest.fixture(scope="module")

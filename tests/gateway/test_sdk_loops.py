@@ -14,7 +14,7 @@ from moonshim.config import Config
 from tests.matrix.steps import TOOLS as EVERY_TOOL
 from tests.support.gateway.official_clients import WAYS, Answered, Conversation, Result
 from tests.support.gateway.stages import Stage, stage
-from tests.support.gateway.strict_hosts import ROWS, Playing, Row, StrictKimi, Turn, signature_of, turns_of
+from tests.support.gateway.strict_hosts import ROWS, PlannedResponse, Row, StrictKimi, Turn, signature_of, turns_of
 from tests.support.playing import Call
 from tests.support.profiles import PROFILE
 
@@ -31,7 +31,7 @@ _TAG: Final = re.compile(r"case-\d+")
 _tags: Final = itertools.count()
 
 
-def play(body: Any, row: Row, turns: list[Turn]) -> Playing:
+def play(body: Any, row: Row, turns: list[Turn]) -> PlannedResponse:
     """Think, speak and call twice, five times; then say what the tools gave."""
     found = _TAG.search(json.dumps(body["messages"]))
     assert found is not None
@@ -39,9 +39,9 @@ def play(body: Any, row: Row, turns: list[Turn]) -> Playing:
         number = len(turns)
         calls = [("look", json.dumps({"at": number})), ("read_file", json.dumps({"path": f"/ä/{number}"}))]
         leaked = row.host == "vllm" and number == LEAKY
-        return Playing(thought(found[0], number), f"Step {number}.", calls, leaked)
+        return PlannedResponse(thought(found[0], number), f"Step {number}.", calls, leaked)
     given = " ".join(text for turn in turns for _, text in turn.results)
-    return Playing(thought(found[0], ROUNDS), f"Done: {given}")
+    return PlannedResponse(thought(found[0], ROUNDS), f"Done: {given}")
 
 
 def thought(tag: str, number: int) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from moonshim.config import LOOKED_FOR
 from tests.support.command import MOONSHIM, environment
-from tests.support.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run
+from tests.support.gateway.hosts import Host, HostRequest, Peer, Script, chunked_head, chunks, run
 from tests.support.gateway.leaks import sockets
 from tests.support.gateway.raw_client import (
     CLIENTS,
@@ -22,8 +22,8 @@ from tests.support.gateway.raw_client import (
     ask,
     body_of,
     connected,
+    content_of,
     error_of,
-    heard,
     read_stream,
     sending,
     short_stream,
@@ -103,8 +103,8 @@ class Held:
         self.middle = self.stream.index(b"\n\n", self.stream.index(b"Hi.")) + 2
         self.let_go = asyncio.Event()
 
-    async def __call__(self, peer: Peer, asked: Asked) -> None:
-        await peer.send(chunked() + chunks(self.stream[: self.middle], end=False))
+    async def __call__(self, peer: Peer, asked: HostRequest) -> None:
+        await peer.send(chunked_head() + chunks(self.stream[: self.middle], end=False))
         gone, told = asyncio.ensure_future(peer.gone()), asyncio.ensure_future(self.let_go.wait())
         await asyncio.wait((gone, told), return_when=asyncio.FIRST_COMPLETED)
         gone.cancel()
@@ -132,7 +132,7 @@ def test_fifty_streams_that_run_at_sigterm_finish_and_nothing_new_is_taken(tmp_p
                     await connection.head()
                     await connection.until(lambda body: b"Hi." in body)
                     begun.release()
-                    return heard(client, await connection.rest())
+                    return content_of(client, await connection.rest())
 
             running = [asyncio.ensure_future(stream(CLIENTS[n % 3])) for n in range(STREAMS)]
             for _ in running:
@@ -166,7 +166,7 @@ def test_fifty_streams_that_run_at_sigterm_finish_and_nothing_new_is_taken(tmp_p
 
 
 def test_what_outlives_its_grace_is_told_so_and_never_looks_whole(tmp_path: Path) -> None:
-    async def silent(peer: Peer, asked: Asked) -> None:
+    async def silent(peer: Peer, asked: HostRequest) -> None:
         await (peer.gone() if b"silent" in asked.body else held(peer, asked))
 
     async def test() -> None:
@@ -209,13 +209,13 @@ def test_what_was_thought_survives_a_kill(tmp_path: Path) -> None:
         held = Held()
         script: Script = sending(answer_of("openai_chat"))
 
-        async def host(peer: Peer, asked: Asked) -> None:
+        async def host(peer: Peer, asked: HostRequest) -> None:
             await (held if b"another" in asked.body else script)(peer, asked)
 
         async with Host(host) as upstream:
             async with served(tmp_path, upstream, store=store) as gateway:
                 first = await ask(gateway.port, "anthropic", body_of("anthropic"))
-                assert heard("anthropic", first).text == "Hi."
+                assert content_of("anthropic", first).text == "Hi."
                 async with connected(gateway.port) as connection:
                     connection.send("anthropic", body_of("anthropic", "another"))
                     await connection.head()

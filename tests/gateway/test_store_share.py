@@ -10,14 +10,14 @@ import aiohttp
 
 from moonshim.config import GatewayKey
 from moonshim.gateway.inbound.auth import new_key
-from tests.support.gateway.hosts import Asked, Host, Peer, run, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, run, whole
 from tests.support.gateway.running import MODEL, config_for, running
 from tests.support.playing import Thought, chat_answer
 
 KIB: Final = 1024
 
 
-async def answers(peer: Peer, asked: Asked) -> None:
+async def answers(peer: Peer, asked: HostRequest) -> None:
     number = f"chatcmpl-{hash(asked.body) % 10**9}"
     await peer.send(whole(json.dumps(chat_answer(Thought({}), "Hello.", []).whole | {"id": number}).encode()))
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.gateway.hosts import Asked, Peer, chunked, chunks, run
+from tests.support.gateway.hosts import HostRequest, Peer, chunked_head, chunks, run
 from tests.support.gateway.leaks import scene
 from tests.support.gateway.raw_client import CLIENTS, UPSTREAMS, body_of, short_stream
 
@@ -24,8 +24,8 @@ def test_a_client_that_leaves_at_the_end_was_answered_and_costs_no_connection(cl
     async def test() -> None:
         left = asyncio.Event()
 
-        async def slow_to_end(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked(), chunks(short_stream(upstream), end=False))
+        async def slow_to_end(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head(), chunks(short_stream(upstream), end=False))
             await left.wait()
             await peer.send(chunks())
 
@@ -50,8 +50,8 @@ def test_a_client_that_leaves_at_the_end_was_answered_and_costs_no_connection(cl
 
 def test_a_host_that_never_ends_is_left_when_the_client_is_gone() -> None:
     async def test() -> None:
-        async def never_ends(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked(), chunks(short_stream("openai_chat"), end=False))
+        async def never_ends(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head(), chunks(short_stream("openai_chat"), end=False))
             await peer.gone()
 
         async with scene(never_ends) as one:
@@ -74,8 +74,8 @@ def test_a_client_that_was_told_the_end_does_not_wait_for_a_host_that_stays(
     monkeypatch.setattr("moonshim.gateway.exchange.LAST_WORDS_SECONDS", 3600.0)
 
     async def test() -> None:
-        async def stays(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked(), chunks(short_stream(upstream), end=False))
+        async def stays(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head(), chunks(short_stream(upstream), end=False))
             await peer.gone()
 
         async with scene(stays, dialect=upstream) as one, one.connected() as connection:

@@ -17,7 +17,7 @@ from moonshim.engine.values.options import KimiOptions
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.observe.stream_header import REQUEST_LIMIT, StreamHeader, read_header, render_header
 from moonshim.gateway.observe.stream_log import StreamLogs
-from tests.support.command import mend, mended
+from tests.support.command import mend, mend_with_engine
 from tests.support.gateway.serving import wait_until
 
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
@@ -190,7 +190,7 @@ class TestReplay:
         (file,) = written(tmp_path, answer)
         done = mend(file)
         assert done.code == 0
-        assert done.out == mended(answer, model="kimi-k2.5", tools=TOOLS, history=BODY["messages"])
+        assert done.out == mend_with_engine(answer, model="kimi-k2.5", tools=TOOLS, history=BODY["messages"])
         assert b"moonshim" not in done.out
 
     def test_where_the_request_allowed_no_calls_markers_are_left_alone(self, tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import pytest
 from msgspec import Struct
 
 from moonshim.config import Config, ProviderConfig, Secret
-from tests.support.gateway.hosts import Asked, Host, Peer, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, whole
 from tests.support.gateway.official_clients import Result
 from tests.support.gateway.stages import Stage, stage
-from tests.support.gateway.strict_hosts import Turn, answered, turns_of
+from tests.support.gateway.strict_hosts import Turn, send_answer, turns_of
 from tests.support.playing import Answer, Call, Thought, chat_answer, messages_answer
 
 TOOL: Final = "mcp__filesystem_server__read_multiple_text_files_now"
@@ -82,7 +82,7 @@ class Models(Host):
             for name, family in FAMILIES.items()
         )
 
-    async def _answer(self, peer: Peer, asked: Asked) -> None:
+    async def _answer(self, peer: Peer, asked: HostRequest) -> None:
         name, body = asked.path.split("/")[1], json.loads(asked.body)
         turns = turns_of(body)
         self.turns.append((name, turns))
@@ -90,7 +90,7 @@ class Models(Host):
             error = json.dumps({"error": {"type": "invalid_request_error", "message": objection}}).encode()
             await peer.send(whole(error, status="400 Bad Request"))
             return
-        await answered(peer, self._said(name, turns), stream=bool(body.get("stream")))
+        await send_answer(peer, self._said(name, turns), stream=bool(body.get("stream")))
 
     def _said(self, name: str, turns: list[Turn]) -> Answer:
         family, number = FAMILIES[name], sum(len(turn.calls) for turn in turns)

@@ -8,7 +8,7 @@ from typing import Final
 
 from moonshim.config import Timeouts
 from moonshim.http_client import UpstreamClient, UpstreamRequest, UpstreamResponse
-from tests.support.gateway.hosts import Asked, Host, Peer, Script, run
+from tests.support.gateway.hosts import Host, HostRequest, Peer, Script, run
 
 __all__ = ["PATIENT", "call", "read_out", "sending", "silent", "with_host"]
 
@@ -24,7 +24,7 @@ def call(
 def sending(*pieces: bytes, close: bool = False) -> Script:
     """A host that sends this to whoever asks."""
 
-    async def script(peer: Peer, asked: Asked) -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
         await peer.send(*pieces)
         if close:
             peer.writer.close()
@@ -32,7 +32,7 @@ def sending(*pieces: bytes, close: bool = False) -> Script:
     return script
 
 
-async def silent(peer: Peer, asked: Asked) -> None:
+async def silent(peer: Peer, asked: HostRequest) -> None:
     await peer.gone()
 
 

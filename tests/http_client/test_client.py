@@ -13,7 +13,7 @@ import pytest
 from moonshim.errors import UpstreamBroke, UpstreamUnreachable
 from moonshim.http_client import UpstreamClient, UpstreamRequest
 from tests.http_client.asking import PATIENT, call, read_out, sending, silent, with_host
-from tests.support.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, Script, chunked_head, chunks, run, whole
 
 UNKNOWN_HERE: Final = next(
     (
@@ -28,8 +28,8 @@ SECRETS: Final = ("sk-secret", "hidden-user", "hidden-word", "hidden-query", "hi
 
 
 class TestWhatIsSent:
-    def asked(self, headers: dict[str, str] | None = None, body: bytes = b'{"model": "m"}') -> Asked:
-        out: list[Asked] = []
+    def asked(self, headers: dict[str, str] | None = None, body: bytes = b'{"model": "m"}') -> HostRequest:
+        out: list[HostRequest] = []
 
         async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(f"{host.url}/v1/chat/completions?beta=true", headers, body=body))
@@ -94,11 +94,11 @@ class TestConnections:
                 await host.until(lambda: host.open == 0)
             assert host.connections == 2
 
-        with_host(sending(chunked(), chunks(b"a", end=False)), test)
+        with_host(sending(chunked_head(), chunks(b"a", end=False)), test)
 
     def test_hundreds_of_streams_go_at_once(self) -> None:
-        async def script(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked(), chunks(b"a", end=False))
+        async def script(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head(), chunks(b"a", end=False))
             await all_are_here.wait()
             await peer.send(chunks(b"b"))
 
@@ -112,7 +112,7 @@ class TestConnections:
         with_host(script, test)
 
     def test_one_that_the_host_gives_up_while_it_is_asked_is_replaced_once(self) -> None:
-        async def script(peer: Peer, asked: Asked) -> None:
+        async def script(peer: Peer, asked: HostRequest) -> None:
             if peer.requests == 2:
                 peer.reset()
             else:
@@ -145,7 +145,7 @@ class TestConnections:
         with_host(sending(whole(b"{}"), close=True), test)
 
 
-async def resetting(peer: Peer, asked: Asked) -> None:
+async def resetting(peer: Peer, asked: HostRequest) -> None:
     peer.reset()
 
 
@@ -226,8 +226,8 @@ class TestNoAnswer:
 
 
 class TestGivingUp:
-    async def streaming(self, peer: Peer, asked: Asked) -> None:
-        await peer.send(chunked(), chunks(b"a", end=False))
+    async def streaming(self, peer: Peer, asked: HostRequest) -> None:
+        await peer.send(chunked_head(), chunks(b"a", end=False))
         await peer.gone()
 
     def test_closing_wakes_a_read_that_waits(self) -> None:
@@ -257,8 +257,8 @@ class TestGivingUp:
         with_host(self.streaming, test)
 
     def test_a_cancelled_read_leaves_the_answer_as_it_was(self) -> None:
-        async def script(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked(), chunks(b"a", end=False))
+        async def script(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head(), chunks(b"a", end=False))
             await peer.host.told.wait()
             await peer.send(chunks(b"b"))
 

@@ -14,7 +14,7 @@ from moonshim.config import Timeouts
 from moonshim.errors import UpstreamBroke, UpstreamStalled, UpstreamUnreachable
 from moonshim.http_client import UpstreamClient
 from tests.http_client.asking import call, read_out, sending, silent, with_host
-from tests.support.gateway.hosts import Asked, Host, Peer, Script, chunked, chunks, run, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, Script, chunked_head, chunks, run, whole
 
 
 def answered(*pieces: bytes, close: bool = False) -> tuple[int, dict[str, str], bytes]:
@@ -40,7 +40,7 @@ class TestWhatComesBack:
     @pytest.mark.parametrize("size", [1, 2, 7, 1000])
     def test_chunks_are_put_together_however_they_are_cut(self, size: int) -> None:
         text = b'data: {"content": "hello"}\n\ndata: [DONE]\n\n'
-        answer = chunked() + chunks(*(text[at : at + 9] for at in range(0, len(text), 9)))
+        answer = chunked_head() + chunks(*(text[at : at + 9] for at in range(0, len(text), 9)))
         pieces = (answer[at : at + size] for at in range(0, len(answer), size))
         assert answered(*pieces)[2] == text
 
@@ -97,8 +97,8 @@ class TestWhatComesBack:
             read.set()
             assert await read_out(answer) == second
 
-        async def script(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked(headers=["content-encoding: gzip"]), chunks(packed[0], end=False))
+        async def script(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head(headers=["content-encoding: gzip"]), chunks(packed[0], end=False))
             await read.wait()
             await peer.send(chunks(packed[1]))
 
@@ -114,8 +114,8 @@ class TestWhatComesBack:
             assert await answer.read() == b""
             assert await answer.read() == b""
 
-        async def script(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked())
+        async def script(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head())
             for word in (b"one", b"two", b"three"):
                 await peer.send(chunks(word, end=False))
                 await goes_on.wait()
@@ -152,9 +152,9 @@ class TestWhatComesBack:
     def test_a_reader_who_is_slow_holds_the_host_back(self) -> None:
         piece, sent = b"x" * 16384, [0]
 
-        async def script(peer: Peer, asked: Asked) -> None:
+        async def script(peer: Peer, asked: HostRequest) -> None:
             peer.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
-            await peer.send(chunked())
+            await peer.send(chunked_head())
             for _ in range(2000):
                 await peer.send(chunks(piece, end=False))
                 sent[0] += len(piece)
@@ -175,14 +175,14 @@ class TestWhatComesBack:
         with_host(script, test)
 
 
-async def resetting_in_the_middle(peer: Peer, asked: Asked) -> None:
-    await peer.send(chunked(), chunks(b"data: 1\n\n", end=False))
+async def resetting_in_the_middle(peer: Peer, asked: HostRequest) -> None:
+    await peer.send(chunked_head(), chunks(b"data: 1\n\n", end=False))
     await peer.host.told.wait()
     peer.reset()
 
 
-async def breaking_its_framing(peer: Peer, asked: Asked) -> None:
-    await peer.send(chunked(), chunks(b"data: 1\n\n", end=False))
+async def breaking_its_framing(peer: Peer, asked: HostRequest) -> None:
+    await peer.send(chunked_head(), chunks(b"data: 1\n\n", end=False))
     await peer.host.told.wait()
     await peer.send(b"no length\r\nat all\r\n")
     await peer.gone()
@@ -193,8 +193,8 @@ class TestAnswersThatEndInTheMiddle:
         "script",
         [
             sending(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\ndata: 1\n\n", close=True),
-            sending(chunked(), chunks(b"data: 1\n\n", end=False), close=True),
-            sending(chunked(), chunks(b"data: 1\n\n", end=False), b"5\r\nabc", close=True),
+            sending(chunked_head(), chunks(b"data: 1\n\n", end=False), close=True),
+            sending(chunked_head(), chunks(b"data: 1\n\n", end=False), b"5\r\nabc", close=True),
             resetting_in_the_middle,
             breaking_its_framing,
         ],
@@ -221,10 +221,10 @@ class TestAnswersThatEndInTheMiddle:
             with pytest.raises(UpstreamBroke):
                 await answer.read()
 
-        with_host(sending(chunked(), chunks(b"data: 1\n\n", b"data: 2\n\n", end=False), close=True), test)
+        with_host(sending(chunked_head(), chunks(b"data: 1\n\n", b"data: 2\n\n", end=False), close=True), test)
 
     def test_bytes_that_cannot_be_unpacked_are_told(self) -> None:
-        head = chunked(headers=["content-encoding: gzip"])
+        head = chunked_head(headers=["content-encoding: gzip"])
 
         async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url))
@@ -243,8 +243,8 @@ class TestSilence:
         with_host(silent, test)
 
     def test_in_the_middle(self) -> None:
-        async def script(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked(), chunks(b"a", end=False))
+        async def script(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head(), chunks(b"a", end=False))
             await peer.gone()
 
         async def test(upstream: UpstreamClient, host: Host) -> None:
@@ -257,7 +257,7 @@ class TestSilence:
         with_host(script, test)
 
     def test_of_a_host_that_does_not_take_the_request(self) -> None:
-        async def script(peer: Peer, asked: Asked) -> None:
+        async def script(peer: Peer, asked: HostRequest) -> None:
             raise AssertionError("it never comes to its end")
 
         async def refusing_to_read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -300,8 +300,8 @@ class TestSilence:
         run(test())
 
     def test_a_host_that_sends_now_and_then_is_not_silent(self) -> None:
-        async def script(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked())
+        async def script(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head())
             for _ in range(18):
                 await peer.send(chunks(b"a", end=False))
                 await asyncio.sleep(0.05)
@@ -314,8 +314,8 @@ class TestSilence:
         with_host(script, test)
 
     def test_not_reading_is_no_silence_of_the_hosts(self) -> None:
-        async def script(peer: Peer, asked: Asked) -> None:
-            await peer.send(chunked(), chunks(b"a", end=False))
+        async def script(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head(), chunks(b"a", end=False))
             await peer.host.told.wait()
             await peer.send(chunks(b"b"))
 

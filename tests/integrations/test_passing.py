@@ -19,7 +19,7 @@ from moonshim.integrations.exchange import ClientState
 from moonshim.integrations.transports import mend_client
 from tests.integrations.judging import FAULTS, five_rounds, problems_at
 from tests.integrations.programs import HTTP, KEY, TOOLS, asking, asking_host, talk
-from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks, run, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, chunked_head, chunks, run, whole
 
 HELLO: Final[Any] = [{"role": "user", "content": "hello"}]
 CALL: Final = '<|tool_call_begin|>functions.sun:0<|tool_call_argument_begin|>{"city":"Rome"}<|tool_call_end|>'
@@ -101,7 +101,7 @@ class TestThePackagesOwnClient:
 
     @pytest.mark.parametrize("configured", [True, False], ids=["its own", "that of the environment"])
     def test_a_proxy_is_used(self, configured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def answer(peer: Peer, asked: Asked) -> None:
+        async def answer(peer: Peer, asked: HostRequest) -> None:
             await peer.send(whole(json.dumps(ANSWER).encode()))
 
         async def scene() -> None:
@@ -203,11 +203,12 @@ class TestClosing:
     def test_so_does_an_asynchronous_one_and_one_that_is_cancelled(self) -> None:
         hung_up: list[str] = []
 
-        async def endless(peer: Peer, asked: Asked) -> None:
+        async def endless(peer: Peer, asked: HostRequest) -> None:
             name = json.loads(asked.body)["messages"][0]["content"]
             delta = {"id": "c", "choices": [{"index": 0, "delta": {"content": "and so on "}}]}
             await peer.send(
-                chunked(), *([chunks(f"data: {json.dumps(delta)}\n\n".encode(), end=False)] if name == "read" else [])
+                chunked_head(),
+                *([chunks(f"data: {json.dumps(delta)}\n\n".encode(), end=False)] if name == "read" else []),
             )
             await peer.gone()
             hung_up.append(name)

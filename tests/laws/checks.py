@@ -9,7 +9,7 @@ from moonshim import Reasoning, Text, ToolCall
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Event, Failed, Finished, Repaired
 from tests.laws.scripts import Call, Outcome, Run, Script
 from tests.laws.strategies import words_of
-from tests.support.streams import Heard
+from tests.support.streams import ReceivedChoice
 
 __all__ = ["assert_balanced", "assert_message_is_what_was_sent", "assert_nothing_lost", "assert_one_end", "is_in_order"]
 
@@ -52,7 +52,7 @@ def _raw_arguments(outcome: Outcome, choice: int) -> list[str]:
     return list(texts.values())
 
 
-def _assert_words(parts: Sequence[Run | Call], heard: Heard, called: Sequence[str], told: str) -> None:
+def _assert_words(parts: Sequence[Run | Call], heard: ReceivedChoice, called: Sequence[str], told: str) -> None:
     reasoning = "".join(text for kind, text in heard.order if kind == "reasoning")
     texts = [heard.content, reasoning, *called]
     delivered = Counter(word for text in texts for word in words_of(text))

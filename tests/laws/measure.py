@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 import moonshim
 import moonshim.engine.repair.schema  # loaded when it is first needed, which is not what a stream takes
 from tests.laws.workloads import KINDS
-from tests.support.streams import chunk, cut_bytes, sse
+from tests.support.streams import chunk, split_bytes, sse
 
 __all__ = ["HELD", "HOARDED", "IN_PIECES", "Feeds", "Hoarder", "run"]
 
@@ -64,7 +64,7 @@ class _Stream(NamedTuple):
 
 
 def _in_pieces(size: int, step: int) -> list[bytes]:
-    return cut_bytes(sse([chunk({"content": "word " * (size // 5)})]), step)
+    return split_bytes(sse([chunk({"content": "word " * (size // 5)})]), step)
 
 
 _STREAMS: Final = {

@@ -14,7 +14,7 @@ from typing import Any, Final
 import moonshim
 from moonshim.engine.values.conversation import Message
 from moonshim.engine.values.events import Failed, Finished, Repaired
-from tests.support.streams import DONE, Listener, dumped, in_field, listen, parsed, read_sse
+from tests.support.streams import DONE, Listener, dump_json, in_field, parse_payloads, read_chunks, read_sse
 
 __all__ = ["TOOLS", "Call", "Cut", "Outcome", "Run", "Script", "Setting", "frames", "mend", "pieces"]
 
@@ -249,7 +249,7 @@ class Script:
 
 def frames(chunks: Sequence[Any], *, done: bool = True) -> list[bytes]:
     """Each chunk as an event of its own."""
-    return [b"data: %b\n\n" % dumped(chunk) for chunk in chunks] + ([b"data: [DONE]\n\n"] if done else [])
+    return [b"data: %b\n\n" % dump_json(chunk) for chunk in chunks] + ([b"data: [DONE]\n\n"] if done else [])
 
 
 def pieces(sizes: Sequence[int]) -> Cut:
@@ -280,11 +280,11 @@ class Outcome:
 
     @property
     def values(self) -> list[Any]:
-        return parsed(read_sse(self.data))
+        return parse_payloads(read_sse(self.data))
 
     def heard(self) -> Listener:
         """What a client has understood, or an assertion that fails where it would be confused."""
-        return listen(self.values, strict=self.setting.mends_deltas)
+        return read_chunks(self.values, strict=self.setting.mends_deltas)
 
     @property
     def done(self) -> bool:

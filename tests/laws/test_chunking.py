@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import moonshim
 from tests.laws.scripts import Cut, Outcome, Script, mend
 from tests.laws.strategies import byte_splits, cuts, scripts
-from tests.support.streams import Heard, chunk, cut, sse
+from tests.support.streams import ReceivedChoice, chunk, split_text, sse
 
 
 def same(one: Outcome, other: Outcome) -> None:
@@ -23,8 +23,8 @@ def same(one: Outcome, other: Outcome) -> None:
 
 
 @given(scripts, cuts, st.data())
-def test_any_split_of_the_bytes_gives_the_same_bytes(script: Script, cut: Cut, data: st.DataObject) -> None:
-    frames = script.frames(cut)
+def test_any_split_of_the_bytes_gives_the_same_bytes(script: Script, split_text: Cut, data: st.DataObject) -> None:
+    frames = script.frames(split_text)
     whole = b"".join(frames)
     reference = mend(script.setting, frames, script.choices)
     same(reference, mend(script.setting, [whole], script.choices))
@@ -32,14 +32,14 @@ def test_any_split_of_the_bytes_gives_the_same_bytes(script: Script, cut: Cut, d
 
 
 @given(scripts, cuts)
-def test_byte_by_byte_gives_the_same_bytes(script: Script, cut: Cut) -> None:
-    frames = script.frames(cut)
+def test_byte_by_byte_gives_the_same_bytes(script: Script, split_text: Cut) -> None:
+    frames = script.frames(split_text)
     whole = b"".join(frames)
     single = [whole[at : at + 1] for at in range(len(whole))]
     same(mend(script.setting, frames, script.choices), mend(script.setting, single, script.choices))
 
 
-def told(heard: Heard) -> dict[str, object]:
+def told(heard: ReceivedChoice) -> dict[str, object]:
     """What a client has after the last delta, whatever the deltas were."""
     return {
         "content": heard.content,
@@ -129,7 +129,7 @@ def _filled(pattern: str) -> Iterator[str]:
 
 def _native(text: str, name: str, size: int | None) -> Iterator[dict[str, Any]]:
     yield {"tool_calls": [{"index": 0, "id": f"functions.{name}:0", "function": {"name": name, "arguments": ""}}]}
-    for piece in cut(text, size):
+    for piece in split_text(text, size):
         yield {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
 
 

@@ -15,7 +15,7 @@ from tests.laws.checks import assert_message_is_what_was_sent, assert_nothing_lo
 from tests.laws.scripts import SHAPES, Call, Run, Script, Setting, mend, pieces
 from tests.laws.strategies import NAMES, told_apart
 from tests.support.profiles import examples
-from tests.support.streams import FIELDS, MARKERS, parsed, read_sse
+from tests.support.streams import FIELDS, MARKERS, parse_payloads, read_sse
 
 _CASES: Final = 10_000
 _BLOCKS: Final = 20
@@ -207,7 +207,7 @@ def random_json(dice: random.Random) -> None:
     mender = _setting(dice).mender()
     out = b"".join([mender.feed(frame) for frame in frames]) + mender.flush()
     _is_whole(out)
-    parsed(read_sse(out))
+    parse_payloads(read_sse(out))
     assert mender.message.role == "assistant"
 
 

@@ -23,7 +23,16 @@ from tests.laws.timelines import (
     undecided,
 )
 from tests.support.looped import looped
-from tests.support.streams import MARKERS, REASONING_FIELDS, Heard, Listener, chunk, parsed, read_sse, sse
+from tests.support.streams import (
+    MARKERS,
+    REASONING_FIELDS,
+    Listener,
+    ReceivedChoice,
+    chunk,
+    parse_payloads,
+    read_sse,
+    sse,
+)
 
 _MARKER: Final = 27
 """The longest marker less one character; frames may wait for as many characters in all."""
@@ -89,11 +98,11 @@ class Clock:
             self._check(where, native=passage.call is not None)
 
     def _hear(self, data: bytes) -> None:
-        for value in parsed(read_sse(data)):
+        for value in parse_payloads(read_sse(data)):
             self._listener.hear(value)
 
     def _delivered(self, sink: Sink) -> str:
-        heard: Heard = self._listener[0]
+        heard: ReceivedChoice = self._listener[0]
         kind, place = sink
         if kind == "text":
             return heard.content
@@ -233,7 +242,7 @@ def test_white_space_after_a_call_does_not_let_more_text_wait(lead: str) -> None
         for cut in range(len(lead) + 2):
             mender, listener = Mender(model="kimi-k2.5", tools=list(TOOLS)), Listener()
             sent = [chunk({"content": piece}) for piece in (call, text[:cut], text[cut:])]
-            for value in parsed(read_sse(mender.feed(sse(sent, done=False)))):
+            for value in parse_payloads(read_sse(mender.feed(sse(sent, done=False)))):
                 listener.hear(value)
             late = len(text) - len(listener[0].content)
             assert late <= _MARKER, f"{late} characters late: {text[:cut]!r}, {text[cut:]!r}"

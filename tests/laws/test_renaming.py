@@ -20,7 +20,7 @@ from tests.laws.scripts import Call, Cut, Run, Script, Setting, pieces
 from tests.laws.strategies import byte_splits, cuts, scripts
 from tests.laws.test_fast_path import TYPICAL, counted
 from tests.laws.test_whole_and_stream import body_of, responses
-from tests.support.streams import chunk, parsed, read_sse, sse
+from tests.support.streams import chunk, parse_payloads, read_sse, sse
 
 NAMES: Final = ("claude-sonnet", 'a "quoted" name, 北京\n', "k", "a-very-long-name-" * 8)
 
@@ -138,7 +138,7 @@ def test_a_payload_over_several_lines_is_renamed_as_one() -> None:
     chunk = decode_object(frame.data)
     assert chunk is not None
     sent = Renamer("new", render_sse).rename(frame, chunk)
-    assert parsed(read_sse(sent.raw)) == [{"model": "new", "choices": []}]
+    assert parse_payloads(read_sse(sent.raw)) == [{"model": "new", "choices": []}]
     assert sent.raw.startswith(b"event: x\n")
 
 
@@ -152,6 +152,6 @@ def test_a_call_in_markers_is_told_under_the_client_s_name() -> None:
     leaked = '<|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>{"path": "a"}<|tool_call_end|>'
     script = Script((Run("Look. " + leaked), Call("search", '{"query": "x"}', "functions.search:1", 1)))
     out, _ = mended(plan_of(script.setting, "claude-sonnet"), script.frames(pieces([3])))
-    values: list[Any] = [one for one in parsed(read_sse(out)) if isinstance(one, dict)]
+    values: list[Any] = [one for one in parse_payloads(read_sse(out)) if isinstance(one, dict)]
     assert {one["model"] for one in values} == {"claude-sonnet"}
     assert any(choice["delta"].get("tool_calls") for one in values for choice in one["choices"])

@@ -21,7 +21,7 @@ from tests.laws.strategies import (
     texts,
     told_apart,
 )
-from tests.support.streams import hear_body, in_field, listen
+from tests.support.streams import in_field, read_body, read_chunks
 
 _FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 
@@ -82,7 +82,7 @@ def test_a_stream_and_a_whole_response_give_the_same_message(script: Script, cut
 def test_a_stream_and_a_whole_response_look_the_same_to_a_client(script: Script, cut: Cut) -> None:
     setting = replace(script.setting, options=None)
     heard = mend(setting, script.frames(cut)).heard()[0]
-    body = hear_body(mend_response(body_of(script), **setting.told).body, strict=setting.mends_deltas)[0]
+    body = read_body(mend_response(body_of(script), **setting.told).body, strict=setting.mends_deltas)[0]
     assert heard.content == body.content
     assert "".join(heard.fields.values()) == "".join(body.fields.values())
     assert heard.finish == body.finish
@@ -127,4 +127,4 @@ def test_a_whole_call_is_the_same_in_one_delta_and_in_many(name: str, value: dic
         for shape in ("whole", "clean")
     )
     assert mend(one.setting, one.frames(cut)).messages == mend(many.setting, many.frames(cut)).messages
-    assert listen(mend(one.setting, one.frames(cut)).values)[0].calls
+    assert read_chunks(mend(one.setting, one.frames(cut)).values)[0].calls

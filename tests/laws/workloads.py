@@ -10,7 +10,7 @@ import moonshim
 from moonshim.engine.grammar.kimi.k3_arguments import HOLD_LIMIT
 from moonshim.engine.repair.repair_log import KEPT_REPAIRS
 from tests.laws.scripts import TOOLS
-from tests.support.streams import chunk, cut, dumped
+from tests.support.streams import chunk, dump_json, split_text
 
 __all__ = ["KINDS", "Workload"]
 
@@ -54,7 +54,7 @@ class Workload:
             *(chunk(one, model=self.model) for one in deltas),
             ending,
         ]
-        return [b"data: %b\n\n" % dumped(one) for one in sent] + [b"data: [DONE]\n\n"]
+        return [b"data: %b\n\n" % dump_json(one) for one in sent] + [b"data: [DONE]\n\n"]
 
     def mender(self) -> moonshim.Mender:
         options = moonshim.KimiOptions.mending(**self.options)
@@ -74,13 +74,13 @@ _SOUP: Final = (
 
 
 def _field(made: Made, name: str = "content") -> Deltas:
-    return lambda size, step: ({name: piece} for piece in cut(made(size), step))
+    return lambda size, step: ({name: piece} for piece in split_text(made(size), step))
 
 
 def _native(made: Made, name: str = "read_file", id_: str = "functions.read_file:0") -> Deltas:
     def deltas(size: int, step: int) -> Iterator[dict[str, Any]]:
         yield _entry(0, id_, name, "")
-        for piece in cut(made(size), step):
+        for piece in split_text(made(size), step):
             yield {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
 
     return deltas

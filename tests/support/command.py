@@ -43,7 +43,7 @@ def environment(**changes: str) -> dict[str, str]:
     return kept | ours | changes
 
 
-class Done:
+class CompletedCommand:
     """The result of a run of the command. Asserts for every run that no traceback was shown."""
 
     def __init__(self, run: subprocess.CompletedProcess[bytes]) -> None:
@@ -59,20 +59,22 @@ class Done:
         return self.told.splitlines()
 
 
-def moonshim_(*arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None, **changes: str) -> Done:
+def run_moonshim(
+    *arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None, **changes: str
+) -> CompletedCommand:
     """Run the command to its end."""
     command = [*MOONSHIM, *map(str, arguments)]
     run = subprocess.run(
         command, input=stdin, capture_output=True, cwd=cwd, env=environment(**changes), timeout=60, check=False
     )
-    return Done(run)
+    return CompletedCommand(run)
 
 
-def mend(*arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None, **changes: str) -> Done:
-    return moonshim_("mend", *arguments, stdin=stdin, cwd=cwd, **changes)
+def mend(*arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None, **changes: str) -> CompletedCommand:
+    return run_moonshim("mend", *arguments, stdin=stdin, cwd=cwd, **changes)
 
 
-def mended(data: bytes, **arguments: Any) -> bytes:
+def mend_with_engine(data: bytes, **arguments: Any) -> bytes:
     """The engine's result for a stream."""
     given: dict[str, Any] = {"model": "kimi", "options": moonshim.KimiOptions.mending()}
     mender = moonshim.Mender(**(given | arguments))

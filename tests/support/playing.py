@@ -106,7 +106,7 @@ def messages_answer(thought: Thought, text: str, calls: list[Call]) -> Answer:
     whole = {**head, "content": blocks, "stop_reason": reason, "usage": usage}
     events: list[Json] = [{"type": "message_start", "message": {**head, "content": [], "usage": usage}}]
     for index, block in enumerate(blocks):
-        start, deltas = _told(block)
+        start, deltas = _start_and_deltas(block)
         events.append({"type": "content_block_start", "index": index, "content_block": start})
         events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         events.append({"type": "content_block_stop", "index": index})
@@ -116,7 +116,7 @@ def messages_answer(thought: Thought, text: str, calls: list[Call]) -> Answer:
     return Answer(whole, stream.encode())
 
 
-def _told(block: Json) -> tuple[Json, list[Json]]:
+def _start_and_deltas(block: Json) -> tuple[Json, list[Json]]:
     match block["type"]:
         case "text":
             return {"type": "text", "text": ""}, [{"type": "text_delta", "text": block["text"]}]

@@ -44,7 +44,7 @@ def in_field(name: str, text: str) -> dict[str, Any]:
     return {name: [{"type": "reasoning.text", "text": text}] if name == "reasoning_details" else text}
 
 
-def dumped(value: Any) -> bytes:
+def dump_json(value: Any) -> bytes:
     """JSON with unescaped characters, so that bytes can be split inside one; lone surrogates stay escaped."""
     try:
         return json.dumps(value, ensure_ascii=False).encode()
@@ -53,12 +53,12 @@ def dumped(value: Any) -> bytes:
 
 
 def sse(chunks: Iterable[Mapping[str, Any]], *, done: bool = True) -> bytes:
-    frames = [b"data: %b\n\n" % dumped(one) for one in chunks]
+    frames = [b"data: %b\n\n" % dump_json(one) for one in chunks]
     return b"".join(frames) + (b"data: [DONE]\n\n" if done else b"")
 
 
 def ndjson(chunks: Iterable[Mapping[str, Any]]) -> bytes:
-    return b"".join(dumped(one) + b"\n" for one in chunks)
+    return b"".join(dump_json(one) + b"\n" for one in chunks)
 
 
 def whole_of(body: Mapping[str, Any], chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -85,13 +85,13 @@ def whole_of(body: Mapping[str, Any], chunks: Iterable[Mapping[str, Any]]) -> di
     return {**body, "choices": [whole[index] for index in sorted(whole)], **told}
 
 
-def cut(text: str, size: int | None) -> list[str]:
+def split_text(text: str, size: int | None) -> list[str]:
     """The text in pieces of this size; None leaves it whole."""
     step = size or max(len(text), 1)
     return [text[at : at + step] for at in range(0, len(text), step)]
 
 
-def cut_bytes(data: bytes, size: int) -> list[bytes]:
+def split_bytes(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
@@ -114,7 +114,7 @@ def read_sse(data: bytes) -> list[str]:
     return events
 
 
-def parsed(events: Iterable[str]) -> list[Any]:
+def parse_payloads(events: Iterable[str]) -> list[Any]:
     """Payloads as values; what is not JSON stays a string."""
     found: list[Any] = []
     for event in events:
@@ -126,7 +126,7 @@ def parsed(events: Iterable[str]) -> list[Any]:
 
 
 @dataclass
-class HeardCall:
+class ReceivedCall:
     """One call as a client has it after the last delta."""
 
     id: str
@@ -135,7 +135,7 @@ class HeardCall:
 
 
 @dataclass
-class Heard:
+class ReceivedChoice:
     """One choice as a client has it after the last delta."""
 
     order: list[tuple[str, str]] = field(default_factory=list)
@@ -143,7 +143,7 @@ class Heard:
     fields: dict[str, str] = field(default_factory=dict)
     """Reasoning, by field."""
     content: str = ""
-    calls: list[HeardCall] = field(default_factory=list)
+    calls: list[ReceivedCall] = field(default_factory=list)
     finish: str | None = None
     error: dict[str, Any] | None = None
     summary: list[dict[str, Any]] | None = None
@@ -165,13 +165,13 @@ class Listener:
     """Concatenates deltas by index as OpenAI clients do, and refuses anything that could confuse one of them."""
 
     def __init__(self, *, strict: bool = True) -> None:
-        self.choices: dict[int, Heard] = {}
+        self.choices: dict[int, ReceivedChoice] = {}
         self.usages: list[dict[str, Any]] = []
         self.done = False
         self._strict = strict
 
-    def __getitem__(self, index: int) -> Heard:
-        return self.choices.setdefault(index, Heard())
+    def __getitem__(self, index: int) -> ReceivedChoice:
+        return self.choices.setdefault(index, ReceivedChoice())
 
     def hear(self, value: Any) -> None:
         if value == DONE:
@@ -220,7 +220,7 @@ class Listener:
             assert not any(delta.values()), f"a summary beside a delta that says something: {delta}"
             heard.summary = choice["message"]["tool_calls"]
 
-    def _reasoning(self, heard: Heard, delta: Mapping[str, Any]) -> None:
+    def _reasoning(self, heard: ReceivedChoice, delta: Mapping[str, Any]) -> None:
         texts: list[str] = []
         for name in REASONING_FIELDS:
             text = delta.get(name) or ""
@@ -232,14 +232,14 @@ class Listener:
         if texts:
             heard.said("reasoning", texts[0])
 
-    def _entry(self, heard: Heard, entry: Mapping[str, Any]) -> None:
+    def _entry(self, heard: ReceivedChoice, entry: Mapping[str, Any]) -> None:
         index, function = entry["index"], entry["function"]
         assert type(index) is int, f"an index is a number: {entry}"
         if index == len(heard.calls):
             assert entry.get("id"), f"a header without an id: {entry}"
             assert entry.get("type") == "function", f"a header without a type: {entry}"
             assert function.get("name"), f"a header without a name: {entry}"
-            heard.calls.append(HeardCall(entry["id"], function["name"], ""))
+            heard.calls.append(ReceivedCall(entry["id"], function["name"], ""))
             heard.said("call", function["name"])
         else:
             assert 0 <= index < len(heard.calls), f"indexes are dense: {entry}"
@@ -248,14 +248,14 @@ class Listener:
         heard.calls[index].arguments += function.get("arguments") or ""
 
 
-def listen(values: Iterable[Any], *, strict: bool = True) -> Listener:
+def read_chunks(values: Iterable[Any], *, strict: bool = True) -> Listener:
     listener = Listener(strict=strict)
     for value in values:
         listener.hear(value)
     return listener
 
 
-def hear_body(body: Mapping[str, Any], *, strict: bool = True) -> Listener:
+def read_body(body: Mapping[str, Any], *, strict: bool = True) -> Listener:
     """A whole response, as the same client reads it."""
     listener = Listener(strict=strict)
     if body.get("usage") is not None:
@@ -287,7 +287,7 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(inner)
 
 
-def leaked(values: Iterable[Any], allowed: Sequence[str] = ()) -> list[str]:
+def find_markers(values: Iterable[Any], allowed: Sequence[str] = ()) -> list[str]:
     """The markers in any string of these values."""
     texts = [text for value in values for text in strings(value)]
     return [marker for marker in MARKERS if marker not in allowed and any(marker in text for text in texts)]

@@ -11,7 +11,15 @@ from moonshim import Failed, Finished, Mender, Message, Reasoning, Repaired, Tex
 from moonshim.engine.dialects.protocol import ResponseContext
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.plan import Plan, plan_for
-from tests.support.streams import Heard, HeardCall, Listener, leaked, listen, parsed, read_sse
+from tests.support.streams import (
+    Listener,
+    ReceivedCall,
+    ReceivedChoice,
+    find_markers,
+    parse_payloads,
+    read_chunks,
+    read_sse,
+)
 from tests.support.vector_files import Expected, ExpectedCall, Vector
 
 REPORTS: Final = frozenset(
@@ -61,9 +69,9 @@ def plan_of(vector: Vector, client: str) -> Plan:
 def read_values(out: bytes, vector: Vector) -> list[Any]:
     if vector.framing == "ndjson":
         assert not out or out.endswith(b"\n")
-        return parsed(line for line in out.decode().split("\n") if line)
+        return parse_payloads(line for line in out.decode().split("\n") if line)
     assert b"\r" not in out, "line ends are LF"
-    return parsed(read_sse(out))
+    return parse_payloads(read_sse(out))
 
 
 def same(what: str, got: Any, wanted: Any) -> None:
@@ -76,9 +84,9 @@ def same(what: str, got: Any, wanted: Any) -> None:
 def check_stream(vector: Vector, field: str, came: bytes, run: Run) -> None:
     """Everything that the vector expects of a stream."""
     expect, values = vector.expect, run.values(vector)
-    same("leaked", leaked(values, expect.keeps), [])
-    listener = listen(values, strict=expect.balanced)
-    check_heard(expect, field, listener, summary=True)
+    same("leaked", find_markers(values, expect.keeps), [])
+    listener = read_chunks(values, strict=expect.balanced)
+    check_received(expect, field, listener, summary=True)
     finished = all(heard.finish is not None for heard in listener.choices.values())
     if finished and vector.framing == "sse":
         assert values[-1] == "[DONE]", "[DONE] is last"
@@ -91,12 +99,12 @@ def check_stream(vector: Vector, field: str, came: bytes, run: Run) -> None:
         same("a clean stream", run.out, came)
     if expect.balanced:
         for index, heard in listener.choices.items():
-            same("order in the message", said_in_order(run.mender.message_of(index)), heard.order)
+            same("order in the message", joined_parts(run.mender.message_of(index)), heard.order)
             same("calls in the message", _calls_of(run.mender.message_of(index)), heard.calls)
     check_ending(expect, run.mender.ending)
 
 
-def check_heard(expect: Expected, field: str, listener: Listener, *, summary: bool) -> None:
+def check_received(expect: Expected, field: str, listener: Listener, *, summary: bool) -> None:
     for index, one in enumerate([expect, *expect.others]):
         _check_choice(one, field, listener[index], summary=summary)
     same("choices", sorted(listener.choices), list(range(1 + len(expect.others))))
@@ -104,7 +112,7 @@ def check_heard(expect: Expected, field: str, listener: Listener, *, summary: bo
         same("usage", listener.usages, [expect.usage])
 
 
-def _check_choice(expect: Expected, field: str, heard: Heard, *, summary: bool) -> None:
+def _check_choice(expect: Expected, field: str, heard: ReceivedChoice, *, summary: bool) -> None:
     own = expect.text
     same("content", heard.content, expect.content + (own if field in ("content", "") else ""))
     same("reasoning", heard.reasoning, expect.reasoning + (own if field not in ("content", "") else ""))
@@ -124,11 +132,11 @@ def _check_choice(expect: Expected, field: str, heard: Heard, *, summary: bool) 
         same("order", heard.order, [(own_kind if kind == "own" else kind, text) for kind, text in expect.order])
     if summary:
         same("no summary", heard.summary is None, expect.summary is None)
-        told = [HeardCall(one["id"], **one["function"]) for one in heard.summary or ()]
+        told = [ReceivedCall(one["id"], **one["function"]) for one in heard.summary or ()]
         check_calls(expect.summary or [], told)
 
 
-def check_calls(expected: Sequence[ExpectedCall], heard: Sequence[HeardCall]) -> None:
+def check_calls(expected: Sequence[ExpectedCall], heard: Sequence[ReceivedCall]) -> None:
     same("names", [call.name for call in heard], [call.name for call in expected])
     for wanted, got in zip(expected, heard, strict=True):
         if isinstance(wanted.arguments, str):
@@ -160,9 +168,9 @@ def check_ending(expect: Expected, ending: Finished | Failed | None) -> None:
 # -- messages --------------------------------------------------------------------------------------------------
 
 
-def said_in_order(message: Message) -> list[tuple[str, str]]:
+def joined_parts(message: Message) -> list[tuple[str, str]]:
     """The parts of a message as a client sees them: adjacent parts of one kind are joined."""
-    heard = Heard()
+    heard = ReceivedChoice()
     for part in message.parts:
         match part:
             case Text(text=text) if text:
@@ -174,14 +182,14 @@ def said_in_order(message: Message) -> list[tuple[str, str]]:
     return heard.order
 
 
-def _calls_of(message: Message) -> list[HeardCall]:
+def _calls_of(message: Message) -> list[ReceivedCall]:
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
-    return [HeardCall(call.wire_id or "", call.name, call.arguments) for call in calls]
+    return [ReceivedCall(call.wire_id or "", call.name, call.arguments) for call in calls]
 
 
-def sorted_parts(message: Message) -> tuple[str, str, list[HeardCall]]:
+def sorted_parts(message: Message) -> tuple[str, str, list[ReceivedCall]]:
     """The content of a message, by channel."""
-    order = said_in_order(message)
+    order = joined_parts(message)
     reasoning = "".join(text for kind, text in order if kind == "reasoning")
     content = "".join(text for kind, text in order if kind == "text")
     return reasoning, content, _calls_of(message)

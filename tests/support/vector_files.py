@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from moonshim import KimiOptions
-from tests.support.streams import FIELDS, chunk, cut, in_field, ndjson, sse, whole_of
+from tests.support.streams import FIELDS, chunk, in_field, ndjson, split_text, sse, whole_of
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "vectors"
 
@@ -130,7 +130,7 @@ class Vector(msgspec.Struct, forbid_unknown_fields=True):
         """The text in pieces; 0 means as the vector itself splits it."""
         if size == 0 and isinstance(self.text, list):
             return self.text
-        return cut(self.whole_text, size or None)
+        return split_text(self.whole_text, size or None)
 
     def as_chunks(self, field: str = "", size: int | None = None) -> list[dict[str, Any]]:
         if self.chunks is not None:

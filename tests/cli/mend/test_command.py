@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import moonshim
-from tests.support.command import CLEAN, EXAMPLE, MOONSHIM, RESPONSE, TOOLS, environment, mend, mended
+from tests.support.command import CLEAN, EXAMPLE, MOONSHIM, RESPONSE, TOOLS, environment, mend, mend_with_engine
 
 LEAKED = EXAMPLE.read_bytes()
 NDJSON = b"".join(line[6:] + b"\n" for line in LEAKED.splitlines() if line.startswith(b"data: {"))
@@ -40,7 +40,7 @@ class TestTheThreeKinds:
     def test_sse(self) -> None:
         done = mend(EXAMPLE)
         assert done.code == 0
-        assert done.out == mended(LEAKED, model="moonshotai/Kimi-K2-Thinking")
+        assert done.out == mend_with_engine(LEAKED, model="moonshotai/Kimi-K2-Thinking")
         assert calls_in(done.out) == [
             {"id": "functions.get_weather:0", "arguments": '{"city": "Beijing"}'},
             {"id": "functions.get_time:1", "arguments": '{"zone": "Asia/Shanghai"}'},
@@ -49,7 +49,7 @@ class TestTheThreeKinds:
     def test_ndjson_whatever_its_name(self, tmp_path: Path) -> None:
         done = mend(written(tmp_path, "x.sse", NDJSON))
         assert done.code == 0
-        assert done.out == mended(NDJSON, model="kimi-k2", framing="ndjson")
+        assert done.out == mend_with_engine(NDJSON, model="kimi-k2", framing="ndjson")
 
     def test_a_response(self, tmp_path: Path) -> None:
         done = mend(written(tmp_path, "r.json", RESPONSE))
@@ -66,8 +66,8 @@ class TestTheThreeKinds:
         "data",
         [
             CLEAN,
-            mended(LEAKED, model="kimi-k2"),
-            mended(NDJSON, model="kimi-k2", framing="ndjson"),
+            mend_with_engine(LEAKED, model="kimi-k2"),
+            mend_with_engine(NDJSON, model="kimi-k2", framing="ndjson"),
             json.dumps(moonshim.mend_response(RESPONSE, model="kimi-k2").body, indent=3).encode(),
             b'{"error": {"message": "The engine is currently overloaded"}}',
         ],
@@ -95,7 +95,7 @@ class TestTheThreeKinds:
         line = b'data: {"model":"kimi-k2","choices":[{"index":0,"delta":{"content":"<|tool_"}}]}\n\n'
         data = line * 5000 + CLEAN
         done = mend(written(tmp_path, "long.sse", data))
-        assert (done.code, done.out) == (0, mended(data, model="kimi-k2"))
+        assert (done.code, done.out) == (0, mend_with_engine(data, model="kimi-k2"))
 
 
 class TestTheModel:
@@ -103,7 +103,7 @@ class TestTheModel:
     def test_a_name_that_is_no_kimi_is_mended_all_the_same(self, name: str, tmp_path: Path) -> None:
         data = LEAKED.replace(b"moonshotai/Kimi-K2-Thinking", name.encode())
         done = mend(written(tmp_path, "x", data))
-        assert done.out == mended(data, model="kimi")
+        assert done.out == mend_with_engine(data, model="kimi")
         assert len(calls_in(done.out)) == 2
 
     def test_a_name_on_the_command_line_is_taken_at_its_word(self, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ class TestWhatWasAsked:
     def test_tools(self) -> None:
         done = mend(EXAMPLE, "--tools", TOOLS)
         tools = json.loads(TOOLS.read_bytes())
-        assert done.out == mended(LEAKED, model="kimi-k2", tools=tools)
+        assert done.out == mend_with_engine(LEAKED, model="kimi-k2", tools=tools)
 
     def test_no_tools_leave_the_markers_alone(self, tmp_path: Path) -> None:
         assert mend(EXAMPLE, "--tools", written(tmp_path, "t.json", [])).out == LEAKED
@@ -142,7 +142,7 @@ class TestWhatWasAsked:
         ]
         tools = json.loads(TOOLS.read_bytes())
         done = mend(EXAMPLE, option, written(tmp_path, "q.json", {"messages": history, "tools": tools}))
-        assert done.out == mended(LEAKED, model="kimi-k2", tools=tools, history=history)
+        assert done.out == mend_with_engine(LEAKED, model="kimi-k2", tools=tools, history=history)
         assert [call["id"] for call in calls_in(done.out)] != ["functions.get_weather:0", "functions.get_time:1"]
 
     def test_tool_choice_none_leaves_the_markers_alone(self, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ class TestOptions:
     def test_both_spellings_and_later_ones_win(self) -> None:
         done = mend(EXAMPLE, "--set", "idPrefix=x", "--set", "id_prefix=fn", "--set", "toolCallStreaming=assembled")
         options = moonshim.KimiOptions.mending(id_prefix="fn", tool_call_streaming="assembled")
-        assert done.out == mended(LEAKED, model="kimi-k2", options=options)
+        assert done.out == mend_with_engine(LEAKED, model="kimi-k2", options=options)
         assert [call["id"] for call in calls_in(done.out)] == ["fn.get_weather:0", "fn.get_time:1"]
 
     def test_values_are_json_when_they_parse(self) -> None:
@@ -281,7 +281,7 @@ class TestOutput:
         folder = tmp_path / "new" / "out"
         done = mend(EXAMPLE, "--output", folder)
         assert (done.code, done.out) == (0, b"")
-        assert (folder / EXAMPLE.name).read_bytes() == mended(LEAKED, model="kimi-k2")
+        assert (folder / EXAMPLE.name).read_bytes() == mend_with_engine(LEAKED, model="kimi-k2")
         assert done.lines[0].endswith(f"written to {folder / EXAMPLE.name}")
 
     def test_equal_names_do_not_meet(self, tmp_path: Path) -> None:
@@ -293,8 +293,8 @@ class TestOutput:
         assert done.code == 0
         assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == {
             "x.sse": CLEAN,
-            "x-2.sse": mended(LEAKED, model="kimi-k2"),
-            "x-3.sse": mended(NDJSON, model="kimi-k2", framing="ndjson"),
+            "x-2.sse": mend_with_engine(LEAKED, model="kimi-k2"),
+            "x-3.sse": mend_with_engine(NDJSON, model="kimi-k2", framing="ndjson"),
             "stdin": CLEAN,
         }
 

@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from tests.support.command import CLEAN, EXAMPLE, MOONSHIM, environment, mend, mended
+from tests.support.command import CLEAN, EXAMPLE, MOONSHIM, environment, mend, mend_with_engine
 
 EVENTS = [event + b"\n\n" for event in CLEAN.split(b"\n\n")[:-1]]
 
@@ -51,7 +51,7 @@ def finished(process: subprocess.Popen[bytes]) -> tuple[int, str]:
 @pytest.mark.parametrize("arguments", [[], ["-"]])
 def test_standard_input(arguments: list[str]) -> None:
     done = mend(*arguments, stdin=EXAMPLE.read_bytes())
-    assert (done.code, done.out) == (0, mended(EXAMPLE.read_bytes(), model="kimi-k2"))
+    assert (done.code, done.out) == (0, mend_with_engine(EXAMPLE.read_bytes(), model="kimi-k2"))
     assert done.lines[0] == "standard input: 3 repairs"
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim.simulator import Simulator
-from tests.support.command import Done, moonshim_
+from tests.support.command import CompletedCommand, run_moonshim
 from tests.support.servers import Running, running
 
 PROVIDER: Final = """\
@@ -67,7 +67,7 @@ def by_request(folder: Path) -> dict[str, Path]:
     return found
 
 
-def reported(done: Done) -> dict[str, Any]:
+def reported(done: CompletedCommand) -> dict[str, Any]:
     (entry,) = json.loads(done.told)["files"]
     assert isinstance(entry, dict)
     return entry
@@ -96,7 +96,7 @@ def test_a_replay_makes_the_repairs_that_the_gateway_made(tmp_path: Path) -> Non
     wrong = {}
     logs = by_request(tmp_path)
     assert len(logs) >= 4 * 3 * len(FAULTS)
-    done = moonshim_("mend", *logs.values(), "--report", "json", "--output", tmp_path / "out", cwd=tmp_path)
+    done = run_moonshim("mend", *logs.values(), "--report", "json", "--output", tmp_path / "out", cwd=tmp_path)
     for (request, _), entry in zip(logs.items(), json.loads(done.told)["files"], strict=True):
         line = made[request]
         if entry["error"] or entry["rules"] != line.get("repairs", {}):
@@ -111,7 +111,7 @@ def test_a_replay_is_what_the_client_got(tmp_path: Path) -> None:
             ask(gateway, "messages", "sim/kimi-k2.5+markers-in-content")
             assert gateway.stop() == 0
     (log,) = by_request(tmp_path).values()
-    done = moonshim_("mend", log)
+    done = run_moonshim("mend", log)
     assert done.code == 0
     assert b'"type":"tool_use"' in done.out
     assert b"event: message_stop" in done.out
@@ -126,7 +126,7 @@ def test_a_replay_names_the_model_that_the_client_asked_for(dialect: str, tmp_pa
             got = ask(gateway, dialect, "claude-x")
             assert gateway.stop() == 0
     (log,) = by_request(tmp_path).values()
-    replayed = moonshim_("mend", log).out.decode()
+    replayed = run_moonshim("mend", log).out.decode()
     assert '"model":"' in got
     models = [set(re.findall(r'"model":"[^"]*"', text)) for text in (got, replayed)]
     assert models[0] == models[1]
@@ -144,14 +144,14 @@ def test_a_log_is_explained_with_the_changes_that_were_made(tmp_path: Path) -> N
             )
             assert (status, gateway.stop()) == (200, 0)
     (log,) = by_request(tmp_path).values()
-    explained = json.loads(moonshim_("explain", log, "--format", "json").out)
+    explained = json.loads(run_moonshim("explain", log, "--format", "json").out)
     assert (explained["from"], explained["to"], explained["host"]) == ("anthropic", "openai_chat", "moonshot")
     assert explained["model"] == "kimi-k2.5"
     assert explained["body"]["tools"][0]["function"]["name"] == "get_weather"
     assert "temperature" not in explained["body"]
     assert "temperature" in [change.get("place") for change in explained["changes"]]
-    assert "temperature" in moonshim_("explain", log).out.decode()
-    elsewhere = json.loads(moonshim_("explain", log, "--host", "openrouter", "--format", "json").out)
+    assert "temperature" in run_moonshim("explain", log).out.decode()
+    elsewhere = json.loads(run_moonshim("explain", log, "--host", "openrouter", "--format", "json").out)
     assert (elsewhere["from"], elsewhere["host"]) == ("openai_chat", "openrouter")
 
 
@@ -168,14 +168,14 @@ class TestTheExitStatus:
     def test_it_says_that_an_answer_ended_in_an_error(self, tmp_path: Path) -> None:
         for name, stream, code in (("whole", self.WHOLE, 0), ("broken", self.BROKEN, 3), ("error", self.ERROR, 3)):
             (tmp_path / name).write_bytes(stream)
-            assert moonshim_("mend", tmp_path / name).code == code, name
-        both = moonshim_("mend", tmp_path / "whole", tmp_path / "broken")
+            assert run_moonshim("mend", tmp_path / name).code == code, name
+        both = run_moonshim("mend", tmp_path / "whole", tmp_path / "broken")
         assert both.code == 3
         assert b"Hello" in both.out
 
     def test_a_file_that_cannot_be_read_counts_more(self, tmp_path: Path) -> None:
         (tmp_path / "broken").write_bytes(self.BROKEN)
-        assert moonshim_("mend", tmp_path / "broken", tmp_path / "missing").code == 1
+        assert run_moonshim("mend", tmp_path / "broken", tmp_path / "missing").code == 1
 
     def test_it_is_in_the_help(self) -> None:
-        assert b"  3  " in moonshim_("mend", "--help").out
+        assert b"  3  " in run_moonshim("mend", "--help").out

@@ -21,7 +21,7 @@ from moonshim.simulator.faults import FAULTS
 from moonshim.simulator.host.behaviours import BEHAVIOURS
 from moonshim.simulator.model.scenario import BUILT_IN
 from moonshim.simulator.selection import read_model, read_names
-from tests.support.command import Done, environment, moonshim_
+from tests.support.command import CompletedCommand, environment, run_moonshim
 from tests.support.servers import running
 
 TOOL: Any = {
@@ -34,9 +34,9 @@ TOOL: Any = {
 ASKED: Any = [{"role": "user", "content": "What is the weather in Paris?"}]
 
 
-def simulate(*arguments: str | Path, cwd: Path) -> Done:
+def simulate(*arguments: str | Path, cwd: Path) -> CompletedCommand:
     """Run it to its end, when it cannot be simulated."""
-    return moonshim_("simulate", *arguments, cwd=cwd)
+    return run_moonshim("simulate", *arguments, cwd=cwd)
 
 
 class TestWhatIsRefused:

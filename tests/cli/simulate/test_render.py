@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cli.test_terminal import on_a_terminal
-from tests.support.command import Done, moonshim_
+from tests.support.command import CompletedCommand, run_moonshim
 
 CALL: Final = "<|tool_call_begin|>{}<|tool_call_argument_begin|>"
 
@@ -25,9 +25,9 @@ def chat(*ids: str, model: str = "kimi-k2.5", **more: Any) -> dict[str, Any]:
     return {"model": model, "tools": tools, "messages": messages, **more}
 
 
-def render(body: Any, *arguments: str) -> Done:
+def render(body: Any, *arguments: str) -> CompletedCommand:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return moonshim_("simulate", "render", "-", *arguments, stdin=data)
+    return run_moonshim("simulate", "render", "-", *arguments, stdin=data)
 
 
 def test_a_pipe_gets_the_prompt_and_nothing_else() -> None:
@@ -153,7 +153,7 @@ def test_what_cannot_be_rendered_is_one_clear_line(body: bytes, arguments: tuple
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    done = moonshim_("simulate", "render", tmp_path / "none.json")
+    done = run_moonshim("simulate", "render", tmp_path / "none.json")
     assert (done.code, done.lines) == (
         2,
         [f"moonshim simulate render: {tmp_path / 'none.json'}: No such file or directory"],
@@ -165,7 +165,7 @@ def test_the_prompt_in_a_pipe_is_verbatim_and_on_a_terminal_safe(tmp_path: Path)
     body["messages"][0]["content"] = "a\x1b[2Jb\n\tc"
     file = tmp_path / "request.json"
     file.write_text(json.dumps(body))
-    assert b"a\x1b[2Jb\n\tc" in moonshim_("simulate", "render", file).out
+    assert b"a\x1b[2Jb\n\tc" in run_moonshim("simulate", "render", file).out
     code, shown = on_a_terminal("simulate", "render", str(file), stream="stdout")
     assert code == 1
     assert "a\\x1b[2Jb\n\tc" in shown.replace("        c", "\tc")
@@ -194,6 +194,6 @@ def test_nobody_is_left_waiting_at_a_terminal() -> None:
 
 
 def test_the_help_says_what_the_exit_codes_mean() -> None:
-    done = moonshim_("simulate", "render", "--help")
+    done = run_moonshim("simulate", "render", "--help")
     assert done.code == 0
     assert b"exit codes:" in done.out

@@ -13,7 +13,7 @@ from moonshim.engine.response.chunks import mend_chunks
 from moonshim.engine.values.conversation import Tool
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput
-from tests.support.streams import chunk, listen
+from tests.support.streams import chunk, read_chunks
 
 CALL = "<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
 CLEAN = [
@@ -48,7 +48,7 @@ class TestBothWays:
         assert all(went is came for went, came in zip(out, CLEAN, strict=True))
 
     def test_a_call_in_markers_becomes_native(self, way: str) -> None:
-        heard = listen(mended(BROKEN, way))[0]
+        heard = read_chunks(mended(BROKEN, way))[0]
         assert [(call.id, call.name, call.arguments) for call in heard.calls] == [("functions.ls:0", "ls", "{}")]
         assert (heard.content, heard.finish) == ("Hi ", "tool_calls")
 
@@ -79,11 +79,11 @@ class TestBothWays:
 
     def test_tools_history_and_options_count(self, way: str) -> None:
         history = [{"role": "assistant", "tool_calls": [{"id": "functions.ls:0", "function": {"name": "ls"}}]}]
-        heard = listen(mended(BROKEN, way, tools=[Tool("ls")], history=history))[0]
+        heard = read_chunks(mended(BROKEN, way, tools=[Tool("ls")], history=history))[0]
         assert [call.id for call in heard.calls] == ["functions.ls:1"]
-        assert listen(mended(BROKEN, way, tools=[]))[0].content == "Hi " + CALL
-        assert listen(mended(BROKEN, way, tool_choice="none"))[0].content == "Hi " + CALL
-        assert listen(mended(BROKEN, way, options=KimiOptions()))[0].content == "Hi " + CALL
+        assert read_chunks(mended(BROKEN, way, tools=[]))[0].content == "Hi " + CALL
+        assert read_chunks(mended(BROKEN, way, tool_choice="none"))[0].content == "Hi " + CALL
+        assert read_chunks(mended(BROKEN, way, options=KimiOptions()))[0].content == "Hi " + CALL
 
 
 @pytest.mark.parametrize("bad", ["data: {}", b"data", {"choices": []}, None, 7])

@@ -14,7 +14,7 @@ from moonshim.engine.response.frame_templates import FrameTemplate
 from moonshim.engine.response.stream import Mender
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.engine.wire.sse import Frame, render_sse
-from tests.support.streams import chunk, cut, cut_bytes, dumped
+from tests.support.streams import chunk, dump_json, split_bytes, split_text
 
 CALL = '<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{"a": "b c", "d": [1]}<|tool_call_end|>'
 
@@ -50,10 +50,12 @@ STREAMS: dict[str, list[dict[str, Any]]] = {
     "text with a long tail that is no marker": told("a", "b", *"<|tool_calls_section_begin|x"),
     "reasoning, then text": [*told("H", "m", "!", field="reasoning_content"), *told("Y", "e", "s")],
     "text, then reasoning": [*told("Y", "e", "s <"), *told("H", "m", "!", field="reasoning")],
-    "a call in markers": told("I ", "run", " it ", *cut(CALL, 4), " now", "."),
-    "a call in markers, with one marker a chunk": told("I run", " it ", CALL[:19], *cut(CALL[19:], 30), " now"),
-    "a call in markers within reasoning": told("I ", "run", " it ", *cut(CALL, 4), " now", field="reasoning_content"),
-    "a call in markers whose arguments are mended": told("I", " run", *cut(CALL.replace("b c", "b\nc\\q"), 3)),
+    "a call in markers": told("I ", "run", " it ", *split_text(CALL, 4), " now", "."),
+    "a call in markers, with one marker a chunk": told("I run", " it ", CALL[:19], *split_text(CALL[19:], 30), " now"),
+    "a call in markers within reasoning": told(
+        "I ", "run", " it ", *split_text(CALL, 4), " now", field="reasoning_content"
+    ),
+    "a call in markers whose arguments are mended": told("I", " run", *split_text(CALL.replace("b c", "b\nc\\q"), 3)),
     "native arguments": [HEADER, *grown("{", '"a"', ': "', "b c", " d", '"', "}")],
     "native arguments that are mended": [
         HEADER,
@@ -101,10 +103,10 @@ def mended_the_long_way(pieces: list[bytes], framing: str) -> tuple[bytes, Mende
 @pytest.mark.parametrize("framing", ["sse", "ndjson"])
 @pytest.mark.parametrize("case", STREAMS)
 def test_what_comes_out_is_what_comes_out_by_the_long_way(case: str, framing: str) -> None:
-    payloads = [*map(dumped, STREAMS[case]), b"[DONE]"]
+    payloads = [*map(dump_json, STREAMS[case]), b"[DONE]"]
     frames = [b"data: %b\n\n" % one if framing == "sse" else one + b"\n" for one in payloads]
     expected, long = mended_the_long_way(frames, framing)
-    for pieces in (frames, [b"".join(frames)], cut_bytes(b"".join(frames), 5), cut_bytes(b"".join(frames), 500)):
+    for pieces in (frames, [b"".join(frames)], split_bytes(b"".join(frames), 5), split_bytes(b"".join(frames), 500)):
         out, short = mended(pieces, collect=True, framing=framing)
         assert out == expected
         assert short.message == long.message
@@ -113,7 +115,7 @@ def test_what_comes_out_is_what_comes_out_by_the_long_way(case: str, framing: st
 
 
 def test_frames_that_come_together_go_the_short_way_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    frames = [render_sse(dumped(one)) for one in told(*"abcdefgh")]
+    frames = [render_sse(dump_json(one)) for one in told(*"abcdefgh")]
     taken: list[bytes] = []
 
     def take(self: FastPath, shape: FrameTemplate, raw: bytes) -> Any:
@@ -129,7 +131,7 @@ def test_frames_that_come_together_go_the_short_way_as_well(monkeypatch: pytest.
 
 
 def test_a_frame_behind_half_a_line_is_no_frame() -> None:
-    frames = [render_sse(dumped(one)) for one in told("a", "b", "c")]
+    frames = [render_sse(dump_json(one)) for one in told("a", "b", "c")]
     pieces = [*frames, b"data: ", frames[0], frames[1]]
     assert mended(pieces, collect=True)[0] == mended_the_long_way(pieces, "sse")[0]
 
@@ -137,8 +139,8 @@ def test_a_frame_behind_half_a_line_is_no_frame() -> None:
 def test_a_frame_that_is_too_large_is_no_more_welcome_for_its_shape() -> None:
     plan = prepare_request({"model": "m", "messages": [{"role": "user", "content": "hi"}]}, host="vllm").plan
     mender = Mender(plan=plan, limit=1000)
-    mender.feed(render_sse(dumped(chunk({"content": "a"}, model="m"))))
-    out = mender.feed(render_sse(dumped(chunk({"content": "a" * 1000}, model="m"))))
+    mender.feed(render_sse(dump_json(chunk({"content": "a"}, model="m"))))
+    out = mender.feed(render_sse(dump_json(chunk({"content": "a" * 1000}, model="m"))))
     assert b"event_too_large" in out
     assert mender.problem is not None
 
@@ -157,7 +159,7 @@ def test_a_clean_stream_is_identical_on_both_sides(case: str) -> None:
     chunks = STREAMS[case]
     if case == "native arguments":
         chunks = [*chunks[:-1], chunk({}, "tool_calls")]
-    frames = [b"data: %b\n\n" % dumped(one) for one in chunks] + [b"data: [DONE]\n\n"]
+    frames = [b"data: %b\n\n" % dump_json(one) for one in chunks] + [b"data: [DONE]\n\n"]
     out, mender = mended(frames, collect=False)
     assert out == b"".join(frames)
     assert mender.repairs == []
@@ -175,7 +177,7 @@ class Way:
         return self.short.template is not None
 
     def long(self, value: dict[str, Any]) -> None:
-        payload = dumped(value)
+        payload = dump_json(value)
         frame = Frame(render_sse(payload), payload)
         decoded = decode_object(payload)
         assert decoded is not None
@@ -185,7 +187,7 @@ class Way:
 
     def take(self, value: dict[str, Any]) -> Any:
         assert self.short.template is not None
-        return self.short.take(self.short.template, render_sse(dumped(value)))
+        return self.short.take(self.short.template, render_sse(dump_json(value)))
 
 
 def test_one_frame_is_enough_to_know_the_next() -> None:
@@ -193,7 +195,7 @@ def test_one_frame_is_enough_to_know_the_next() -> None:
     assert not way.is_ready()
     way.long(chunk({"content": "a"}))
     assert way.is_ready()
-    assert way.take(chunk({"content": "b"})) == render_sse(dumped(chunk({"content": "b"})))
+    assert way.take(chunk({"content": "b"})) == render_sse(dump_json(chunk({"content": "b"})))
 
 
 def test_a_frame_whose_text_is_none_is_left_to_the_long_way() -> None:
@@ -218,7 +220,7 @@ def test_a_frame_that_waits_on_the_short_way_leaves_with_the_one_that_decides() 
     way = Way()
     way.long(chunk({"content": "a"}))
     assert way.take(chunk({"content": "b<"})) == b""
-    both = render_sse(dumped(chunk({"content": "b<"}))) + render_sse(dumped(chunk({"content": "c"})))
+    both = render_sse(dump_json(chunk({"content": "b<"}))) + render_sse(dump_json(chunk({"content": "c"})))
     assert way.take(chunk({"content": "c"})) == both
 
 

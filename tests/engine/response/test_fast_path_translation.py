@@ -24,14 +24,14 @@ from tests.engine.response.test_fast_path import CALL, STREAMS, told
 from tests.laws.scripts import Setting
 from tests.laws.test_fast_path import counted
 from tests.laws.test_fast_path_translation import Telling, events, long_way, plan_of, same
-from tests.support.streams import chunk, cut, cut_bytes, dumped
+from tests.support.streams import chunk, dump_json, split_bytes, split_text
 
 CLIENTS: Final = ("anthropic", "openai_responses")
 PLAIN: Final = Setting(tools="unknown")
 
 
 def framed(chunks: Sequence[dict[str, Any]], *, done: bool = True) -> list[bytes]:
-    return [render_sse(dumped(one)) for one in chunks] + ([b"data: [DONE]\n\n"] if done else [])
+    return [render_sse(dump_json(one)) for one in chunks] + ([b"data: [DONE]\n\n"] if done else [])
 
 
 def taken(run: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
@@ -84,8 +84,8 @@ ODD: Final[dict[str, list[Any]]] = {
         *(one for pair in zip(told(*"abcd"), told(*"efgh", field="reasoning"), strict=True) for one in pair)
     ],
     "a call within a thought, and its like once more": [
-        *told("I", " think", *cut(CALL, 5), " so", " far", field="reasoning_content"),
-        *told("I", " run", *cut(CALL, 5), " now"),
+        *told("I", " think", *split_text(CALL, 5), " so", " far", field="reasoning_content"),
+        *told("I", " run", *split_text(CALL, 5), " now"),
     ],
     "two native calls in turn": [
         chunk({"tool_calls": [{"index": at, "id": f"c{at}", "type": "function", "function": {"name": "ls"}}]})
@@ -106,7 +106,7 @@ def test_both_ways_tell_the_same_however_the_bytes_come(case: str, client: str) 
     plan = plan_of(Setting(), client, "openai_chat")
     expected = long_way(plan, frames)
     same(plan, frames)
-    for pieces in ([b"".join(frames)], cut_bytes(b"".join(frames), 7), cut_bytes(b"".join(frames), 600)):
+    for pieces in ([b"".join(frames)], split_bytes(b"".join(frames), 7), split_bytes(b"".join(frames), 600)):
         told = Telling(plan, pieces)
         assert (told.events, told.known) == (expected.events, expected.known)
 
@@ -211,7 +211,9 @@ def test_a_second_answer_goes_on_behind_the_first(client: str, monkeypatch: pyte
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_an_answer_that_is_put_together_is_the_same_by_both_ways(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    frames = framed([*told("H", "m", field="reasoning_content"), *told("I", " run", *cut(CALL, 4)), chunk({}, "stop")])
+    frames = framed(
+        [*told("H", "m", field="reasoning_content"), *told("I", " run", *split_text(CALL, 4)), chunk({}, "stop")]
+    )
 
     def whole() -> tuple[bytes, Any]:
         reading = read_reply(plan_of(Setting(), client, "openai_chat"), input_format="sse", output_format="json")
@@ -264,7 +266,7 @@ def test_both_ways_tell_the_same_of_blocks_that_belong_together_or_do_not(case: 
         {"type": "message_stop"},
     ]
     payloads: list[dict[str, Any]] = [{"type": "message_start", "message": message}, *BETWEEN_BLOCKS[case], *ending]
-    frames = [render_sse(dumped(one), b"event: %b\n" % one["type"].encode()) for one in payloads]
+    frames = [render_sse(dump_json(one), b"event: %b\n" % one["type"].encode()) for one in payloads]
     same(plan_of(PLAIN, client, "anthropic"), frames)
 
 

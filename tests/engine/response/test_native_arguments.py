@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim import Failed, Finished, Mender, ToolCall, mend_response, prepare_request
-from tests.support.streams import chunk, listen, parsed, read_sse, sse
+from tests.support.streams import chunk, parse_payloads, read_chunks, read_sse, sse
 
 MODEL: Final = "kimi-k2.5"
 CLIENTS: Final = ("openai_chat", "anthropic", "openai_responses")
@@ -81,7 +81,7 @@ def whole(client: str, response: dict[str, Any]) -> Answer:
 def partial_inputs(out: bytes) -> list[str]:
     """Each tool input of a Messages stream, as its deltas say it."""
     inputs: dict[int, str] = {}
-    for event in parsed(read_sse(out)):
+    for event in parse_payloads(read_sse(out)):
         if event["type"] == "content_block_delta" and event["delta"]["type"] == "input_json_delta":
             inputs[event["index"]] = inputs.get(event["index"], "") + event["delta"]["partial_json"]
     return list(inputs.values())
@@ -137,7 +137,9 @@ def test_a_call_in_markers_is_judged_like_a_native_one() -> None:
         for pieces in ([said], list(said)):
             mender = Mender(model=MODEL, tools=[CHAT_TOOL])
             chunks = [chunk({"content": piece}) for piece in pieces]
-            heard = listen(parsed(read_sse(mender.feed(sse([*chunks, chunk({}, "stop")])) + mender.flush())))[0]
+            heard = read_chunks(
+                parse_payloads(read_sse(mender.feed(sse([*chunks, chunk({}, "stop")])) + mender.flush()))
+            )[0]
             other = Answer(mender, b"")
             native_one = whole("openai_chat", body(text))
             assert other.calls == native_one.calls
@@ -151,7 +153,7 @@ def test_a_single_quoted_string_may_hold_brackets_and_markers() -> None:
     for pieces in ([said], list(said)):
         mender = Mender(model=MODEL, tools=[CHAT_TOOL])
         out = mender.feed(sse([*[chunk({"content": piece}) for piece in pieces], chunk({}, "stop")])) + mender.flush()
-        (call,) = listen(parsed(read_sse(out)))[0].calls
+        (call,) = read_chunks(parse_payloads(read_sse(out)))[0].calls
         assert json.loads(call.arguments) == {"a": 'one } "two <|tool_call_end|>'}
 
 
@@ -491,7 +493,7 @@ def test_several_calls_inside_native_arguments_come_before_the_next_native_call(
     inside = "".join(f'{BEGIN}functions.ls:{n}{ARGUMENTS}{{"n":{n}}}' for n in (1, 2, 3))
     for first in (['{"n":0}' + inside], ["", *('{"n":0}' + inside)]):
         _, out = mend(native(first, ['{"n":4}']))
-        heard = listen(parsed(read_sse(out)))[0]
+        heard = read_chunks(parse_payloads(read_sse(out)))[0]
         assert [json.loads(call.arguments)["n"] for call in heard.calls] == [0, 1, 2, 3, 4]
         assert len({call.id for call in heard.calls}) == 5
 
@@ -516,7 +518,7 @@ def test_an_odd_quote_after_arguments_in_markers_does_not_swallow_the_next_call(
     for pieces in ([said], list(said)):
         mender = Mender(model=MODEL, tools=[CHAT_TOOL])
         out = mender.feed(sse([*[chunk({"content": piece}) for piece in pieces], chunk({}, "stop")])) + mender.flush()
-        heard = listen(parsed(read_sse(out)))[0]
+        heard = read_chunks(parse_payloads(read_sse(out)))[0]
         assert [json.loads(call.arguments) for call in heard.calls] == [{"a": "x"}, {"a": "y"}]
         assert heard.finish == "tool_calls"
         assert "arguments_trailing" in [repair.rule for repair in mender.repairs]

@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from moonshim import KimiOptions, Mender, mend_response, prepare_request
 from tests.support.looped import looped
-from tests.support.streams import HeardCall, chunk, cut, sse
+from tests.support.streams import ReceivedCall, chunk, split_text, sse
 from tests.support.vector_checks import Run, check_calls, same
 from tests.support.vector_files import Vector, fields_of, name_of, vectors
 
@@ -26,8 +26,8 @@ SECTION: Final = (
 )
 USAGE: Final = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 WANTED: Final = [
-    HeardCall("functions.get_weather:0", "get_weather", '{"city": "Paris"}'),
-    HeardCall("functions.get_weather:1", "get_weather", '{"city": "北京"}'),
+    ReceivedCall("functions.get_weather:0", "get_weather", '{"city": "Paris"}'),
+    ReceivedCall("functions.get_weather:1", "get_weather", '{"city": "北京"}'),
 ]
 
 
@@ -80,7 +80,7 @@ class Answer:
 
     def __init__(self, chunks: list[ChatCompletionChunk]) -> None:
         self.content = ""
-        self.calls: list[HeardCall] = []
+        self.calls: list[ReceivedCall] = []
         self.usage: dict[str, Any] | None = None
         self.finish: str | None = None
         self.finish_chunk: ChatCompletionChunk | None = None
@@ -91,7 +91,7 @@ class Answer:
                 self.content += choice.delta.content or ""
                 for entry in choice.delta.tool_calls or ():
                     if entry.index == len(self.calls):
-                        self.calls.append(HeardCall("", "", ""))
+                        self.calls.append(ReceivedCall("", "", ""))
                     call, function = self.calls[entry.index], entry.function
                     call.id += entry.id or ""
                     if function is not None:
@@ -102,7 +102,7 @@ class Answer:
 
 
 def marker_stream(size: int) -> bytes:
-    deltas = [{"role": "assistant", "content": ""}, *({"content": piece} for piece in cut(SECTION, size))]
+    deltas = [{"role": "assistant", "content": ""}, *({"content": piece} for piece in split_text(SECTION, size))]
     usage = {"choices": [], "usage": USAGE}
     return sse([*(chunk(delta) for delta in deltas), chunk({}, "stop"), {**chunk({}), **usage}])
 
@@ -115,7 +115,7 @@ def native_stream() -> bytes:
     grown = [
         {"index": place, "function": {"arguments": piece}}
         for place, call in enumerate(WANTED)
-        for piece in cut(call.arguments, 4)
+        for piece in split_text(call.arguments, 4)
     ]
     deltas: list[dict[str, Any]] = [
         {"role": "assistant", "content": "Look."},
@@ -147,7 +147,7 @@ def test_the_assembled_summary_doubles_nothing(host: Host, options: KimiOptions)
     choice = answer.finish_chunk.choices[0]
     assert not choice.delta.tool_calls
     told = (choice.model_extra or {})["message"]["tool_calls"]
-    assert [HeardCall(one["id"], **one["function"]) for one in told] == WANTED
+    assert [ReceivedCall(one["id"], **one["function"]) for one in told] == WANTED
 
 
 def test_the_assembled_summary_of_calls_from_markers_doubles_nothing(host: Host) -> None:
@@ -164,7 +164,7 @@ def test_the_package_s_own_accumulator_has_each_argument_once(host: Host, assemb
         state.handle_chunk(one)
     whole = state.get_final_completion()
     calls = whole.choices[0].message.tool_calls or []
-    assert [HeardCall(call.id, call.function.name, call.function.arguments) for call in calls] == WANTED
+    assert [ReceivedCall(call.id, call.function.name, call.function.arguments) for call in calls] == WANTED
     assert whole.usage is not None
     assert whole.usage.model_dump(exclude_none=True) == USAGE
 

@@ -15,7 +15,7 @@ from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCa
 from moonshim.engine.values.events import CallPiece, Finished
 from tests.support.looped import looped
 from tests.support.profiles import PROFILE
-from tests.support.vector_checks import Run, plan_of, said_in_order, same
+from tests.support.vector_checks import Run, joined_parts, plan_of, same
 from tests.support.vector_files import Vector, fields_of, name_of, vectors
 
 Said: TypeAlias = tuple[str, str, list[tuple[str, str]]]
@@ -88,7 +88,7 @@ def test_the_answer_says_the_same_in_every_dialect(vector: Vector, field: str, c
         plan = plan_of(vector, client)
         translator: ResponsePipeline[Any] = ResponsePipeline(plan)
         payloads = translated(translator, vector, field, size)
-        same("message", said_in_order(translator.message()), said_in_order(mended.message))
+        same("message", joined_parts(translator.message()), joined_parts(mended.message))
         same("ending", type(translator.ending()), type(mended.ending))
         assert plan.client is not None
         ear = Ear(heard_again(plan.client, payloads))

@@ -13,7 +13,7 @@ from moonshim.engine.values.events import Failed, Finished, Repaired
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput, MoonshimError
 from tests.support.looped import looped
-from tests.support.streams import DONE, Listener, chunk, dumped, listen, ndjson, parsed, read_sse, sse
+from tests.support.streams import DONE, Listener, chunk, dump_json, ndjson, parse_payloads, read_chunks, read_sse, sse
 
 CALL = '<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>'
 CLEAN = sse([chunk({"role": "assistant", "content": ""}), chunk({"content": "Hi"}), chunk({}, "stop")])
@@ -26,7 +26,7 @@ def mend(data: bytes, **more: Any) -> tuple[bytes, Mender]:
 
 
 def heard(data: bytes) -> Listener:
-    return listen(parsed(read_sse(data)))
+    return read_chunks(parse_payloads(read_sse(data)))
 
 
 class TestWhatUsersAskFor:
@@ -211,7 +211,7 @@ class TestTheEnd:
 
 class TestFraming:
     def test_other_lines_of_an_event_stay_with_the_first_chunk(self) -> None:
-        data = b"event: message\nid: 7\ndata: %b\n\n" % dumped(chunk({"content": "Hi " + CALL}))
+        data = b"event: message\nid: 7\ndata: %b\n\n" % dump_json(chunk({"content": "Hi " + CALL}))
         out, _ = mend(data + sse([chunk({}, "stop")]))
         assert out.startswith(b"event: message\nid: 7\ndata: ")
         assert out.count(b"event: message") == 1
@@ -232,7 +232,7 @@ class TestFraming:
     )
     def test_a_fault_of_the_framing_is_put_right_and_told_once(self, data: bytes, fault: str) -> None:
         out, mender = mend(data)
-        assert parsed(read_sse(out)) == parsed(read_sse(CLEAN))
+        assert parse_payloads(read_sse(out)) == parse_payloads(read_sse(CLEAN))
         assert mender.repairs == [Repaired("framing", fault)]
 
     def test_done_with_white_space_is_done(self) -> None:
@@ -250,14 +250,14 @@ class TestNdjson:
 
     def test_a_broken_stream_stays_ndjson(self) -> None:
         out, mender = mend(ndjson([chunk({"content": CALL}), chunk({}, "stop")]), framing="ndjson")
-        found = listen(parsed(out.decode().splitlines()))
+        found = read_chunks(parse_payloads(out.decode().splitlines()))
         assert [call.name for call in found[0].calls] == ["ls"]
         assert (found[0].finish, found.done) == ("tool_calls", False)
         assert mender.ending == Finished("tool_calls", "stop")
 
     def test_a_stream_that_just_ends_gets_an_error_line(self) -> None:
         out, _ = mend(ndjson([chunk({"content": "Hi"})]), framing="ndjson")
-        *_, last = parsed(out.decode().splitlines())
+        *_, last = parse_payloads(out.decode().splitlines())
         assert last["error"]["retryable"] is True
 
     def test_a_last_line_without_its_end_gets_it(self) -> None:

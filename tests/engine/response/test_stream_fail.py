@@ -12,7 +12,7 @@ from moonshim.engine.values.conversation import Message, Text
 from moonshim.engine.values.events import Failed, Finished, Repaired
 from moonshim.errors import Problem
 from tests.engine.response.reply.asking import CLIENTS, UPSTREAMS, answer_of, payloads, plan_for_pair
-from tests.support.streams import chunk, listen, parsed, read_sse, sse
+from tests.support.streams import chunk, parse_payloads, read_chunks, read_sse, sse
 
 STALLED: Final = Problem(status=504, kind="timeout", message="nothing came for 120 s", code="upstream_stalled")
 HALF_CALL: Final = sse(
@@ -56,7 +56,7 @@ class TestChat:
     def test_text_that_was_held_back_goes_out_first_and_nothing_looks_like_success(self) -> None:
         mender = Mender(plan=plan_for_pair("openai_chat"))
         out = mender.feed(HALF_CALL) + mender.fail(STALLED)
-        heard = listen(parsed(read_sse(out)))
+        heard = read_chunks(parse_payloads(read_sse(out)))
         assert heard[0].content == "Look <|tool"
         assert (heard[0].finish, heard.done) == (None, False)
         assert heard[0].error is not None
@@ -68,14 +68,14 @@ class TestChat:
         assert mender.feed(first)
         assert mender.feed(last) == b""
         out = mender.fail(STALLED)
-        assert listen(parsed(read_sse(out)))[0].content == "b <"
+        assert read_chunks(parse_payloads(read_sse(out)))[0].content == "b <"
 
     def test_half_a_frame_is_left_out_and_a_whole_one_without_its_end_is_not(self) -> None:
         whole = sse([chunk({"content": "Hi"})], done=False)
         for data, said in ((whole[:-2], "Hi"), (whole[:-9], "")):
             mender = Mender(plan=plan_for_pair("openai_chat"))
             out = mender.feed(data) + mender.fail(STALLED)
-            heard = listen(parsed(read_sse(out)))[0]
+            heard = read_chunks(parse_payloads(read_sse(out)))[0]
             assert (heard.content, heard.error is None) == (said, False)
 
     def test_without_a_plan_it_is_an_error_in_chat_too(self) -> None:
@@ -93,7 +93,7 @@ class TestChat:
 
         mender = Mender(plan=plan_for_pair("openai_chat"))
         out = mender.feed(sse([of(0, {"content": "a"}, "stop"), of(1, {"content": "b"})], done=False))
-        values = parsed(read_sse(out + mender.fail(STALLED)))
+        values = parse_payloads(read_sse(out + mender.fail(STALLED)))
         assert "error" in values[-1]
         assert mender.ending == Finished("stop", "stop")
         assert mender.message_of(1) == Message("assistant", (Text("b"),))

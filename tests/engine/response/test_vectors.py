@@ -13,17 +13,17 @@ import pytest
 from moonshim import Mender, mend_chunks, mend_response
 from tests.support.looped import Test, looped
 from tests.support.profiles import PROFILE
-from tests.support.streams import DONE, cut, hear_body, leaked, listen, ndjson, sse
+from tests.support.streams import DONE, find_markers, ndjson, read_body, read_chunks, split_text, sse
 from tests.support.vector_checks import (
     REPORTS,
     Run,
     check_calls,
     check_ending,
-    check_heard,
+    check_received,
     check_repairs,
     check_stream,
+    joined_parts,
     read_values,
-    said_in_order,
     same,
     sorted_parts,
 )
@@ -104,8 +104,8 @@ def test_assembled_gives_the_same_message(vector: Vector, field: str) -> None:
     same("message", assembled.mender.message, incremental.mender.message)
     same("ending", assembled.mender.ending, incremental.mender.ending)
     values = read_values(assembled.out, vector)
-    same("leaked", leaked(values, vector.expect.keeps), [])
-    check_heard(vector.expect, field, listen(values, strict=vector.expect.balanced), summary=True)
+    same("leaked", find_markers(values, vector.expect.keeps), [])
+    check_received(vector.expect, field, read_chunks(values, strict=vector.expect.balanced), summary=True)
 
 
 # Some faults only a stream can have.
@@ -116,14 +116,14 @@ def test_a_whole_response_gives_the_same(vector: Vector, field: str) -> None:
     told, before = vector.arguments(), copy.deepcopy(body)
     mended = mend_response(body, **told)
     assert body == before, "the body that was passed changed"
-    same("leaked", leaked([mended.body], vector.expect.keeps), [])
-    check_heard(vector.expect, field, hear_body(mended.body, strict=vector.expect.balanced), summary=False)
+    same("leaked", find_markers([mended.body], vector.expect.keeps), [])
+    check_received(vector.expect, field, read_body(mended.body, strict=vector.expect.balanced), summary=False)
     check_repairs(vector.expect, mended.repairs)
     check_ending(vector.expect, mended.ending)
     streamed = Run(vector, [vector.stream(field, 3)]).mender.message
     same("message", sorted_parts(mended.message), sorted_parts(streamed))
     if vector.same_message:
-        same("order", said_in_order(mended.message), said_in_order(streamed))
+        same("order", joined_parts(mended.message), joined_parts(streamed))
     if vector.expect.clean:
         assert mended.body == before
     again = mend_response(mended.body, **told)
@@ -175,7 +175,7 @@ PROMPT: Final = [vector for vector in vectors() if vector.is_text and vector.pro
 
 
 def _delivered(out: bytes, vector: Vector) -> int:
-    listener = listen(read_values(out, vector))
+    listener = read_chunks(read_values(out, vector))
     return sum(
         len(heard.content) + len(heard.reasoning) + sum(len(call.arguments) for call in heard.calls)
         for heard in listener.choices.values()
@@ -191,7 +191,7 @@ def test_nothing_decided_is_kept_back(vector: Vector) -> None:
         if IN_A_HEADER.search(text[:size]):
             continue
         prefix = copy.copy(vector)
-        prefix.text = cut(text[:size], 3)
+        prefix.text = split_text(text[:size], 3)
         prefix.finish = "length"
         chunks = prefix.as_chunks(field, 0)
         mender = Mender(**prefix.arguments())
@@ -209,6 +209,6 @@ def test_at_this_moment_this_is_out(vector: Vector, number: int, size: int | Non
         prefix = copy.copy(vector)
         prefix.text = moment.after
         mender = Mender(**prefix.arguments())
-        heard = listen(read_values(mender.feed(sse(prefix.as_chunks(field, size)[:-1], done=False)), vector))[0]
+        heard = read_chunks(read_values(mender.feed(sse(prefix.as_chunks(field, size)[:-1], done=False)), vector))[0]
         same("text", heard.content if field == "content" else heard.reasoning, moment.text)
         check_calls(moment.calls, heard.calls)

@@ -19,7 +19,7 @@ from moonshim.simulator.wire.chat import chat_frames
 from moonshim.simulator.wire.messages import messages_frames
 from tests.simulator.faults.answers import LS, PARIS, TOOLS, WIRES, answer_to, by_name, payloads_of, sim_request
 from tests.support.looped import looped
-from tests.support.streams import leaked
+from tests.support.streams import find_markers
 
 FAULTS: Final = by_name((*leaks_k2.FAULTS, *leaks_k3.FAULTS, *ids.FAULTS, *arguments.FAULTS))
 CASES: Final = [(name, family) for name, fault in FAULTS.items() for family in fault.families]
@@ -88,7 +88,7 @@ def test_the_client_sees_what_was_meant(name: str, family: str, wire: Wire, stre
     answer = answer_to(sim_request({"k2": "k2.5", "k3": "k3"}[family], wire, stream=stream), *intended, text=TEXT)
     message, ending = mend(fault, answer)
     found = calls(message)
-    assert not leaked([texts(message, Text), texts(message, Reasoning)])
+    assert not find_markers([texts(message, Text), texts(message, Reasoning)])
     if fault.fatal or fault.lost:
         assert isinstance(ending, Failed) or (ending is not None and ending.reason == "length")
         return

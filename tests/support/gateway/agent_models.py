@@ -17,7 +17,7 @@ import aiohttp
 from msgspec import Struct
 
 from tests.engine.dialects.anthropic.reading import MessagesReader, ResponsesReader, frames_of
-from tests.support.streams import listen, parsed, read_sse
+from tests.support.streams import parse_payloads, read_chunks, read_sse
 
 __all__ = [
     "RECORDED",
@@ -31,7 +31,7 @@ __all__ = [
     "Reply",
     "Wire",
     "dialect_of",
-    "recorded",
+    "load_recorded",
 ]
 
 Json: TypeAlias = dict[str, Any]
@@ -40,7 +40,7 @@ Results: TypeAlias = list[tuple[str, str]]
 _RECORDED: Final = Path(__file__).resolve().parents[2] / "snapshots" / "requests"
 
 
-def recorded(client: str) -> Json:
+def load_recorded(client: str) -> Json:
     """The body that this client was seen to send."""
     body: Json = json.loads((_RECORDED / f"{client}.json").read_text())["body"]
     return body
@@ -106,7 +106,7 @@ class ClaudeCode(Agent):
 
     def __init__(self, wire: Wire, model: str, prompt: str) -> None:
         super().__init__(wire, model)
-        self._recorded = recorded(self.client)
+        self._recorded = load_recorded(self.client)
         self._bills = itertools.count()
         self._names: dict[str, Json] = {}
         self.sent_whole = 0
@@ -198,7 +198,7 @@ class Codex(Agent):
 
     def __init__(self, wire: Wire, model: str, prompt: str) -> None:
         super().__init__(wire, model)
-        self._recorded = recorded(self.client)
+        self._recorded = load_recorded(self.client)
         asked = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": prompt}]}
         self.history = [*(one for one in self._recorded["input"][:2] if one.get("role") == "developer"), asked]
         self._custom: set[str] = set()
@@ -258,7 +258,7 @@ class ChatAgent(Agent):
 
     def __init__(self, wire: Wire, model: str, prompt: str) -> None:
         super().__init__(wire, model)
-        self._recorded = recorded(self.client)
+        self._recorded = load_recorded(self.client)
         self.history = [self._recorded["messages"][0], {"role": "user", "content": self.said(prompt)}]
 
     def said(self, text: str) -> Any:
@@ -275,9 +275,9 @@ class ChatAgent(Agent):
     async def turn(self) -> list[tuple[str, str, str]]:
         reply = await self.post()
         assert reply.status == 200, reply.body
-        chunks = [one for one in parsed(read_sse(reply.body)) if isinstance(one, dict)]
+        chunks = [one for one in parse_payloads(read_sse(reply.body)) if isinstance(one, dict)]
         assert all(one["model"] == self.model and one["object"] == "chat.completion.chunk" for one in chunks)
-        listener = listen(parsed(read_sse(reply.body)))  # indexes, headers, one finish, [DONE]
+        listener = read_chunks(parse_payloads(read_sse(reply.body)))  # indexes, headers, one finish, [DONE]
         heard = listener[0]
         assert listener.done
         assert heard.finish == ("tool_calls" if heard.calls else "stop")
@@ -334,7 +334,7 @@ class Opencode(ChatAgent):
             },
             authorization="Bearer none",
         )
-        listener = listen(parsed(read_sse(reply.body)))
+        listener = read_chunks(parse_payloads(read_sse(reply.body)))
         assert listener[0].finish == "stop"
         return listener[0].content
 

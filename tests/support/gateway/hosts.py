@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 import uvloop
 from msgspec import Struct
 
-__all__ = ["Asked", "Host", "Peer", "Proxy", "Script", "chunked", "chunks", "run", "whole"]
+__all__ = ["Host", "HostRequest", "Peer", "Proxy", "Script", "chunked_head", "chunks", "run", "whole"]
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ def run(test: Coroutine[Any, Any, T]) -> T:
     return uvloop.run(asyncio.wait_for(test, PATIENCE))
 
 
-class Asked(Struct, frozen=True):
+class HostRequest(Struct, frozen=True):
     """A request as received."""
 
     method: str
@@ -44,7 +44,7 @@ class Peer:
         self.requests = 0
         """Number of requests on this connection."""
 
-    async def ask(self) -> Asked | None:
+    async def ask(self) -> HostRequest | None:
         """The next request; None when the client has disconnected."""
         try:
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
@@ -55,7 +55,7 @@ class Peer:
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
         body = await self.reader.readexactly(int(headers.get("content-length", "0")))
         self.requests += 1
-        return Asked(method, path, headers, body)
+        return HostRequest(method, path, headers, body)
 
     async def send(self, *pieces: bytes) -> None:
         """Each piece in its own packet, as far as TCP allows."""
@@ -77,7 +77,7 @@ class Peer:
                 pass
 
 
-Script: TypeAlias = Callable[[Peer, Asked], Awaitable[None]]
+Script: TypeAlias = Callable[[Peer, HostRequest], Awaitable[None]]
 
 
 class Host:
@@ -89,7 +89,7 @@ class Host:
     def __init__(self, script: Script, *, tls: ssl.SSLContext | None = None) -> None:
         self._script, self._tls = script, tls
         self._tasks: set[asyncio.Task[None]] = set()
-        self.asked: list[Asked] = []
+        self.asked: list[HostRequest] = []
         self.connections = 0
         self.open = 0
         """Open connections."""
@@ -146,7 +146,7 @@ class Proxy(Host):
         super().__init__(self._forward)
         self._host, self._refuse = host, refuse
 
-    async def _forward(self, peer: Peer, asked: Asked) -> None:
+    async def _forward(self, peer: Peer, asked: HostRequest) -> None:
         if self._refuse is not None:
             await peer.send(f"HTTP/1.1 {self._refuse} No\r\ncontent-length: 0\r\n\r\n".encode())
             return
@@ -182,7 +182,7 @@ def whole(
     return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body
 
 
-def chunked(*, headers: Iterable[str] = ("content-type: text/event-stream",)) -> bytes:
+def chunked_head(*, headers: Iterable[str] = ("content-type: text/event-stream",)) -> bytes:
     """The head of a chunked response."""
     lines = "".join(f"{line}\r\n" for line in (*headers, "transfer-encoding: chunked"))
     return f"HTTP/1.1 200 OK\r\n{lines}\r\n".encode()

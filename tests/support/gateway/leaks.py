@@ -19,7 +19,17 @@ from structlog.testing import capture_logs
 from moonshim.config import Config, ProviderConfig, Retries, Timeouts
 from moonshim.gateway.observe.record import RequestRecord
 from tests.support.gateway.hosts import Host, Script
-from tests.support.gateway.raw_client import Connection, Json, Reply, answer_of, ask, body_of, connected, heard, sending
+from tests.support.gateway.raw_client import (
+    Connection,
+    Json,
+    Reply,
+    answer_of,
+    ask,
+    body_of,
+    connected,
+    content_of,
+    sending,
+)
 from tests.support.gateway.running import Running, config_for, running
 
 __all__ = ["ONCE", "PATIENT", "Scene", "resident", "scene"]
@@ -70,11 +80,11 @@ class Scene:
                 while not holds():
                     await asyncio.sleep(0.002)
         except TimeoutError:
-            raise AssertionError(f"{what}: {self._left()}") from None
+            raise AssertionError(f"{what}: {self._leftovers()}") from None
 
     async def settles(self) -> None:
         """Assert that nothing is left: no connection to the host, no task, no socket, no open request."""
-        await self.until(lambda: self._left() == (0, set(), 0, 0.0), "something is left behind")
+        await self.until(lambda: self._leftovers() == (0, set(), 0, 0.0), "something is left behind")
         faults = [one for one in self._told if isinstance(one, logging.LogRecord) or one["event"] == "internal_error"]
         assert not faults, f"a fault of ours: {faults}"
 
@@ -83,11 +93,11 @@ class Scene:
         self.play(sending(answer_of(self.upstream)))
         reply = await self.ask(client, body_of(client))
         assert reply.status == 200, reply.body
-        said = heard(client, reply)
+        said = content_of(client, reply)
         assert (said.text, len(said.calls), said.error) == ("Hi.", 2, None)
         await self.settles()
 
-    def _left(self) -> tuple[int, set[str], int, float]:
+    def _leftovers(self) -> tuple[int, set[str], int, float]:
         tasks = {repr(task) for task in asyncio.all_tasks() - self._tasks if task is not asyncio.current_task()}
         return self.host.open, tasks, max(0, self._count_sockets() - self._sockets), self.open_requests()
 

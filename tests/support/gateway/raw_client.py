@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from tests.engine.dialects.anthropic.reading import MessagesReader, ResponsesReader, frames_of
-from tests.support.gateway.hosts import Script, chunked, chunks, whole
+from tests.support.gateway.hosts import Script, chunked_head, chunks, whole
 from tests.support.playing import Answer, Call, Thought, chat_answer, messages_answer
-from tests.support.streams import listen, parsed, read_sse
+from tests.support.streams import parse_payloads, read_chunks, read_sse
 
 __all__ = [
     "CLIENTS",
@@ -27,8 +27,8 @@ __all__ = [
     "ask",
     "body_of",
     "connected",
+    "content_of",
     "error_of",
-    "heard",
     "read_stream",
     "sending",
     "short_stream",
@@ -100,7 +100,7 @@ class Connection:
     async def piece(self) -> bytes:
         """The next piece of the body; empty if there is none."""
         try:
-            if self.headers.get("transfer-encoding") == "chunked":
+            if self.headers.get("transfer-encoding") == "chunked_head":
                 size = int((await self._reader.readuntil(b"\r\n")).strip(), 16)
                 data = (await self._reader.readexactly(size + 2))[:-2]
                 self.ended = size == 0
@@ -227,7 +227,7 @@ def sending(answer: Answer, *, keeps: bool = False) -> Script:
 
     async def script(peer: Any, asked: Any) -> None:
         if json.loads(asked.body).get("stream"):
-            head = chunked(headers=("content-type: text/event-stream", *closing))
+            head = chunked_head(headers=("content-type: text/event-stream", *closing))
             await peer.send(head + chunks(answer.stream))
         else:
             body = json.dumps(answer.whole).encode()
@@ -257,12 +257,12 @@ def read_stream(client: str, data: bytes) -> Ended:
 
 
 def _read_chat(data: bytes) -> Ended:
-    listener = listen(parsed(read_sse(data)))
+    listener = read_chunks(parse_payloads(read_sse(data)))
     one = listener[0]
     assert (one.finish is not None) == listener.done
     assert (one.finish is None) == (one.error is not None), "either it finished, or it failed"
     if one.error is not None:
-        assert parsed(read_sse(data))[-1].get("error") is not None, "the error is the last word"
+        assert parse_payloads(read_sse(data))[-1].get("error") is not None, "the error is the last word"
     return Ended(one.content, [(call.name, call.arguments) for call in one.calls], one.finish, one.error)
 
 
@@ -300,7 +300,7 @@ def error_of(client: str, body: Json) -> Json:
     return error
 
 
-def heard(client: str, reply: Reply) -> Ended:
+def content_of(client: str, reply: Reply) -> Ended:
     """What a client has in the end, whether it requested a stream or not."""
     assert reply.ended
     if reply.headers["content-type"].startswith("text/event-stream"):

@@ -14,11 +14,21 @@ from msgspec import Struct
 
 from moonshim.config import ProviderConfig, Secret
 from moonshim.simulator.rules.request_rules import check_chat, check_messages
-from tests.support.gateway.hosts import Asked, Host, Peer, chunked, chunks, whole
+from tests.support.gateway.hosts import Host, HostRequest, Peer, chunked_head, chunks, whole
 from tests.support.playing import Answer, Call, Thought, chat_answer, messages_answer
 from tests.support.streams import chunk
 
-__all__ = ["ROWS", "Playing", "Row", "StrictKimi", "Turn", "answered", "as_answer", "signature_of", "turns_of"]
+__all__ = [
+    "ROWS",
+    "PlannedResponse",
+    "Row",
+    "StrictKimi",
+    "Turn",
+    "as_answer",
+    "send_answer",
+    "signature_of",
+    "turns_of",
+]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -55,7 +65,7 @@ class Turn(Struct, frozen=True):
     signature: str | None = None
 
 
-class Playing(Struct, frozen=True):
+class PlannedResponse(Struct, frozen=True):
     """A host's response to one request."""
 
     thought: str = ""
@@ -65,7 +75,7 @@ class Playing(Struct, frozen=True):
     leaked: bool = False
 
 
-Script: TypeAlias = Callable[[Json, Row, list[Turn]], Playing | Answer]
+Script: TypeAlias = Callable[[Json, Row, list[Turn]], PlannedResponse | Answer]
 
 
 class StrictKimi(Host):
@@ -99,7 +109,7 @@ class StrictKimi(Host):
             for name, row in ROWS.items()
         )
 
-    async def _answer(self, peer: Peer, asked: Asked) -> None:
+    async def _answer(self, peer: Peer, asked: HostRequest) -> None:
         name = asked.path.split("/")[1]
         row, body = ROWS[name], json.loads(asked.body)
         if name in self.down:
@@ -115,25 +125,27 @@ class StrictKimi(Host):
             return
         turns = turns_of(body)
         said = self.plays(body, row, turns)
-        answer = as_answer(said, row, turns, number=len(self.asked)) if isinstance(said, Playing) else said
+        answer = as_answer(said, row, turns, number=len(self.asked)) if isinstance(said, PlannedResponse) else said
         stream = body.get("stream") is True
         if stream and self.halts_behind:
             first, mark, rest = answer.stream.partition(self.halts_behind)
             assert mark
             self.told.clear()
-            await peer.send(chunked(), chunks(first + mark, end=False))
+            await peer.send(chunked_head(), chunks(first + mark, end=False))
             await self.told.wait()
             await peer.send(chunks(rest))
             return
-        await answered(peer, answer, stream=stream, piece=self.piece)
+        await send_answer(peer, answer, stream=stream, piece=self.piece)
 
 
-async def answered(peer: Peer, answer: Answer, *, stream: bool, piece: int = 0) -> None:
+async def send_answer(peer: Peer, answer: Answer, *, stream: bool, piece: int = 0) -> None:
     """Send a response as requested; as a stream anyway if it is nothing else."""
     stream = stream or not answer.whole
     if stream and piece:
         data = answer.stream
-        await peer.send(chunked(), *(chunks(data[at : at + piece], end=False) for at in range(0, len(data), piece)))
+        await peer.send(
+            chunked_head(), *(chunks(data[at : at + piece], end=False) for at in range(0, len(data), piece))
+        )
         await peer.send(chunks())
     elif stream:
         await peer.send(whole(answer.stream, headers=["content-type: text/event-stream", "x-request-id: up-1"]))
@@ -142,7 +154,7 @@ async def answered(peer: Peer, answer: Answer, *, stream: bool, piece: int = 0) 
         await peer.send(whole(body, headers=["content-type: application/json", "x-request-id: up-1"]))
 
 
-def as_answer(said: Playing, row: Row, turns: list[Turn], *, number: int = 7) -> Answer:
+def as_answer(said: PlannedResponse, row: Row, turns: list[Turn], *, number: int = 7) -> Answer:
     """A response in the dialect of this host, with usage. `number` tells Messages apart.
 
     Responses in Chat all have one id here: some hosts have few.

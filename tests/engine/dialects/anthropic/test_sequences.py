@@ -25,7 +25,7 @@ from moonshim.engine.values.events import Failed, Finished
 from tests.engine.dialects.anthropic import strategies
 from tests.engine.dialects.anthropic.reading import MessagesReader, ResponsesReader
 from tests.support.looped import looped
-from tests.support.streams import DONE, cut_bytes, dumped, listen, parsed, read_sse
+from tests.support.streams import DONE, dump_json, parse_payloads, read_chunks, read_sse, split_bytes
 
 Json = dict[str, Any]
 
@@ -50,7 +50,7 @@ def payloads_of(sequence: Json) -> list[Json]:
 def frame(payload: Json, framing: str) -> bytes:
     line = b"" if "no event line" in framing else f"event: {payload['type']}\n".encode()
     data = {key: value for key, value in payload.items() if key != "type" or "no type" not in framing}
-    return line + (b"data:" if framing == "no space" else b"data: ") + dumped(data) + b"\n\n"
+    return line + (b"data:" if framing == "no space" else b"data: ") + dump_json(data) + b"\n\n"
 
 
 def frames_of(sequence: Json) -> list[bytes]:
@@ -94,7 +94,7 @@ def ending_of(mender: moonshim.Mender) -> str:
 
 
 def read_chat(data: bytes, sequence: Json) -> None:
-    listener = listen(parsed(read_sse(data)))
+    listener = read_chunks(parse_payloads(read_sse(data)))
     heard, failed = listener[0], "error" in sequence["chat"]
     ending = {"error": (heard.error or {}).get("code")} if failed else {"finish": heard.finish}
     calls = [[call.id, call.name, call.arguments] for call in heard.calls]
@@ -128,7 +128,7 @@ def test_every_client_has_what_was_meant_at_any_chunking(sequence: Json, client:
     READERS[client](reference, sequence)
     assert [plain(part) for part in mender.message.parts] == sequence["message"]
     assert ending_of(mender) == sequence["ending"]
-    for pieces in ([whole], *(cut_bytes(whole, size) for size in SIZES)):
+    for pieces in ([whole], *(split_bytes(whole, size) for size in SIZES)):
         data, again = mended(client, pieces)
         assert data == reference
         assert (again.message, again.ending, again.repairs) == (mender.message, mender.ending, mender.repairs)
@@ -137,11 +137,11 @@ def test_every_client_has_what_was_meant_at_any_chunking(sequence: Json, client:
 @looped("client", CLIENT_DIALECTS)
 @pytest.mark.parametrize("sequence", SEQUENCES.values(), ids=SEQUENCES.keys())
 def test_people_who_hold_payloads_get_the_same(sequence: Json, client: str) -> None:
-    given = [json.loads(dumped(payload)) for payload in payloads_of(sequence)]
+    given = [json.loads(dump_json(payload)) for payload in payloads_of(sequence)]
     before = json.dumps(given)
     out = list(moonshim.mend_chunks(given, plan=prepared(client).plan))
     assert json.dumps(given) == before, "what was passed in was changed"
-    data = b"".join(b"event: %b\ndata: %b\n\n" % (one.get("type", "").encode(), dumped(one)) for one in out)
+    data = b"".join(b"event: %b\ndata: %b\n\n" % (one.get("type", "").encode(), dump_json(one)) for one in out)
     failed = "error" in sequence["chat"]
     READERS[client](data + (b"data: [DONE]\n\n" if client == "openai_chat" and not failed else b""), sequence)
 
@@ -188,5 +188,5 @@ def bent_streams(draw: st.DrawFn) -> list[Json]:
 
 @given(bent_streams(), st.sampled_from(CLIENT_DIALECTS))
 def test_whatever_a_host_sends_nothing_raises_and_the_cut_is_invisible(payloads: list[Json], client: str) -> None:
-    frames = [b"data: %b\n\n" % dumped(payload) for payload in payloads]
+    frames = [b"data: %b\n\n" % dump_json(payload) for payload in payloads]
     assert mended(client, frames)[0] == mended(client, [b"".join(frames)])[0]

@@ -12,7 +12,7 @@ from moonshim.engine.values.conversation import Message, Reasoning, Text
 from moonshim.engine.values.events import Finished
 from moonshim.errors import InvalidInput, Problem
 from tests.engine.response.reply.asking import CLIENTS, UPSTREAMS, answer_of, as_form, payloads, plan_for_pair, read
-from tests.support.streams import chunk, listen, parsed, read_sse, sse
+from tests.support.streams import chunk, parse_payloads, read_chunks, read_sse, sse
 
 COMES: Final[dict[str, tuple[Form, ...]]] = {"openai_chat": ("sse", "ndjson", "json"), "anthropic": ("sse", "json")}
 WAYS: Final = [
@@ -82,8 +82,8 @@ def test_the_stream_is_one_answer_to_its_client(client: str, upstream: str, inpu
     out, _ = asked_again(client, upstream, input_format, "sse")
     match client:
         case "openai_chat":
-            values = parsed(read_sse(out))
-            heard = listen(values)
+            values = parse_payloads(read_sse(out))
+            heard = read_chunks(values)
             assert (heard[0].reasoning, heard[0].content) == ("Let me see.Once more.", "Look.")
             assert (heard[0].finish, heard.done) == ("tool_calls", True)
             chunks = [one for one in values if isinstance(one, dict)]

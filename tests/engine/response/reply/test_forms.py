@@ -30,7 +30,7 @@ from tests.laws.strategies import cuts
 from tests.laws.test_renaming import plan_of
 from tests.laws.test_whole_and_stream import body_of, responses
 from tests.support.profiles import examples
-from tests.support.streams import hear_body, listen, parsed, read_sse
+from tests.support.streams import parse_payloads, read_body, read_chunks, read_sse
 
 COMES: Final[dict[str, tuple[Form, ...]]] = {"openai_chat": ("sse", "ndjson", "json"), "anthropic": ("sse", "json")}
 WAYS: Final = [
@@ -89,7 +89,7 @@ def test_a_whole_answer_is_what_a_client_puts_together_from_the_stream(
     body = json.loads(whole)
     match client:
         case "openai_chat":
-            heard, one = listen(parsed(read_sse(stream))), hear_body(body)
+            heard, one = read_chunks(parse_payloads(read_sse(stream))), read_body(body)
             assert heard.done
             assert (heard[0].content, heard[0].calls, heard[0].finish) == (one[0].content, one[0].calls, one[0].finish)
             assert heard[0].reasoning == one[0].reasoning
@@ -121,7 +121,7 @@ def test_a_gathered_stream_is_what_mend_response_makes_of_the_same_answer(script
     assert isinstance(reading.ending, Finished)
     assert whole.ending is not None
     assert reading.ending.reason == whole.ending.reason
-    heard, one = (hear_body(body, strict=setting.mends_deltas)[0] for body in (json.loads(out), whole.body))
+    heard, one = (read_body(body, strict=setting.mends_deltas)[0] for body in (json.loads(out), whole.body))
     assert (heard.content, heard.finish) == (one.content, one.finish)
     assert "".join(heard.fields.values()) == "".join(one.fields.values())
     if setting.mends_deltas:
@@ -138,7 +138,9 @@ def test_a_whole_answer_that_is_streamed_says_what_the_stream_says(script: Scrip
     assert type(reading.ending) is type(other.ending)
     if isinstance(reading.ending, Finished):
         assert in_words(reading.message, setting) == in_words(other.message, setting)
-    heard, one = (listen(parsed(read_sse(data)), strict=setting.mends_deltas)[0] for data in (out, streamed))
+    heard, one = (
+        read_chunks(parse_payloads(read_sse(data)), strict=setting.mends_deltas)[0] for data in (out, streamed)
+    )
     assert (heard.content, heard.finish, heard.error is None) == (one.content, one.finish, one.error is None)
 
 
@@ -169,7 +171,7 @@ class TestChat:
     def test_lines_of_json_stay_lines_for_a_client_that_reads_them(self) -> None:
         data = as_form(answer_of("openai_chat"), "ndjson")
         out, reading = read(plan_for_pair("openai_chat"), data, "ndjson", "ndjson")
-        assert listen([json.loads(line) for line in out.splitlines()])[0].finish == "tool_calls"
+        assert read_chunks([json.loads(line) for line in out.splitlines()])[0].finish == "tool_calls"
         assert reading.repair_counts == {}
 
     @pytest.mark.parametrize("input_format", ["sse", "json"])
@@ -181,19 +183,21 @@ class TestChat:
             input_format,
             "ndjson",
         )
-        heard = listen([json.loads(line) for line in out.splitlines()])
+        heard = read_chunks([json.loads(line) for line in out.splitlines()])
         assert (heard[0].content, heard[0].finish) == ("Look.", "tool_calls")
 
     def test_lines_become_events_and_end_as_clients_expect(self) -> None:
         data = as_form(answer_of("openai_chat"), "ndjson") + b"\n\n"
         out, reading = read(plan_for_pair("openai_chat"), data, "ndjson", "sse", size=11)
         assert out.endswith(b"data: [DONE]\n\n")
-        assert listen(parsed(read_sse(out))).done
+        assert read_chunks(parse_payloads(read_sse(out))).done
         assert "missing_done" not in reading.repair_counts
 
     def test_usage_of_a_host_that_does_not_stream_is_told_in_the_stream(self) -> None:
         out, _ = read(plan_for_pair("openai_chat"), as_form(answer_of("openai_chat"), "json"), "json", "sse")
-        assert listen(parsed(read_sse(out))).usages == [{"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}]
+        assert read_chunks(parse_payloads(read_sse(out))).usages == [
+            {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+        ]
 
 
 def test_no_other_dialect_is_read_as_lines() -> None:
