@@ -14,7 +14,7 @@ from moonshim.engine.values.conversation import Reasoning
 from moonshim.engine.values.options import KimiOptions
 from moonshim.errors import InvalidInput
 from tests.engine.reasoning_cache.clients import DIALECTS, Step, asked_of, told
-from tests.engine.request.nasty_requests import NASTY
+from tests.engine.request.nasty.requests import NASTY
 
 TARGETS: Final[list[dict[str, Any]]] = [
     {"host": "moonshot", "model": "kimi-k2.6"},

@@ -15,7 +15,7 @@ from moonshim.engine.ids.spelling import anthropic_id
 from moonshim.engine.prepare import MESSAGE_DIALECTS, translate_messages
 from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Message, Request
-from tests.engine.request.nasty_requests import NASTY
+from tests.engine.request.nasty.requests import NASTY
 from tests.laws.conversations import conversations, requests
 from tests.laws.said import CANNOT, MESSAGES_CANNOT, Spell, said, said_by_messages, sayable
 from tests.support.profiles import examples

@@ -12,8 +12,8 @@ from moonshim.engine.request.schema.flavour import moonshot_schema, rewrite_sche
 from moonshim.engine.request.schema.plain import is_plain
 from moonshim.errors import CannotExpress
 from moonshim.simulator.rules.schema_rules import check_schema
-from tests.engine.request.plain_schema import allows
-from tests.engine.request.schemas import NAMES, root_schemas, values
+from tests.engine.request.schema.plain_schema import allows
+from tests.engine.request.schema.schemas import NAMES, root_schemas, values
 
 
 @given(root_schemas)

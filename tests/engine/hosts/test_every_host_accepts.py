@@ -21,9 +21,9 @@ from moonshim.engine.values.conversation import Change
 from moonshim.errors import InvalidInput
 from moonshim.simulator.rules.request_rules import check_chat, check_messages
 from tests.engine.hosts.told import TELLERS, Turn, turns
-from tests.engine.request.nasty import Json, Nasty, Refused
-from tests.engine.request.nasty_requests import NASTY, REFUSED
-from tests.engine.request.nasty_words import arguments_said, names_said, parts_of_body, words_said
+from tests.engine.request.nasty.case import Json, Nasty, Refused
+from tests.engine.request.nasty.requests import NASTY, REFUSED
+from tests.engine.request.nasty.words import arguments_said, names_said, parts_of_body, words_said
 from tests.support.profiles import examples
 
 MODELS: Final = {

@@ -9,7 +9,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from tests.engine.request.nasty import Json
+from tests.engine.request.nasty.case import Json
 
 __all__ = ["TELLERS", "Turn", "turns"]
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from moonshim.engine.prepare import prepare_request
 from moonshim.errors import InvalidInput
 from tests.engine.hosts.told import TELLERS, Turn, turns
-from tests.engine.request.nasty import Json, Nasty
-from tests.engine.request.nasty_requests import NASTY
-from tests.engine.request.nasty_turns import requests_before
+from tests.engine.request.nasty.case import Json, Nasty
+from tests.engine.request.nasty.requests import NASTY
+from tests.engine.request.nasty.turns import requests_before
 from tests.support.profiles import examples
 
 UPSTREAMS: Final = [

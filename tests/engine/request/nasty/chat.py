@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.engine.request.nasty import PIXEL, Json, Nasty, ai, call, chat, function, result
+from tests.engine.request.nasty.case import PIXEL, Json, Nasty, ai, call, chat, function, result
 
 __all__ = ["CLIENTS"]
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tests.engine.request.nasty import Json, Nasty
+from tests.engine.request.nasty.case import Json, Nasty
 
 __all__ = ["arguments_said", "names_said", "parts_of_body", "words_said"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.engine.request.nasty import PIXEL, Json, Nasty, responses
+from tests.engine.request.nasty.case import PIXEL, Json, Nasty, responses
 
 __all__ = ["RESPONSES"]
 

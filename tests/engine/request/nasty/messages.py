@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.engine.request.nasty import PIXEL, Json, Nasty, messages
+from tests.engine.request.nasty.case import PIXEL, Json, Nasty, messages
 
 __all__ = ["MESSAGES"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.engine.request.nasty import Json
+from tests.engine.request.nasty.case import Json
 
 __all__ = ["requests_before"]
 

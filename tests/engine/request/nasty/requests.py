@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.engine.request.nasty import CHECKED, Json, Nasty, Refused
-from tests.engine.request.nasty_chat import CLIENTS as CHAT_CLIENTS
-from tests.engine.request.nasty_chat_faults import FAULTS
-from tests.engine.request.nasty_chat_fields import FIELDS
-from tests.engine.request.nasty_messages import MESSAGES
-from tests.engine.request.nasty_responses import RESPONSES
+from tests.engine.request.nasty.case import CHECKED, Json, Nasty, Refused
+from tests.engine.request.nasty.chat import CLIENTS as CHAT_CLIENTS
+from tests.engine.request.nasty.chat_faults import FAULTS
+from tests.engine.request.nasty.chat_fields import FIELDS
+from tests.engine.request.nasty.messages import MESSAGES
+from tests.engine.request.nasty.responses import RESPONSES
 
 __all__ = ["NASTY", "REFUSED", "Json", "Nasty", "Refused"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.engine.request.nasty import Nasty, ai, call, chat, result
-from tests.engine.request.nasty_chat import ASK, READ, TOOLS
+from tests.engine.request.nasty.case import Nasty, ai, call, chat, result
+from tests.engine.request.nasty.chat import ASK, READ, TOOLS
 
 __all__ = ["FIELDS"]
 

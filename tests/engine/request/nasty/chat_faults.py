@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.engine.request.nasty import Json, Nasty, ai, call, chat, function, result
-from tests.engine.request.nasty_chat import ASK, SYSTEM, TOOLS, parts
+from tests.engine.request.nasty.case import Json, Nasty, ai, call, chat, function, result
+from tests.engine.request.nasty.chat import ASK, SYSTEM, TOOLS, parts
 
 __all__ = ["FAULTS"]
 
