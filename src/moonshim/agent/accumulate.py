@@ -45,7 +45,7 @@ class MessageAccumulator:
         for message in history:
             for part in message.parts:
                 if isinstance(part, ToolCall):
-                    ids.keep(part.id)
+                    ids.reserve(part.id)
         parts: list[Part] = []
         for part in self._assembler.message.parts:
             if isinstance(part, ToolCall):

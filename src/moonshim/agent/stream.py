@@ -119,7 +119,7 @@ class _Attempts:
         self._assembler = Assembler()
         self._ids = CanonicalIds()
         for known in question.known_ids:
-            self._ids.keep(known)
+            self._ids.reserve(known)
         self._problem: Problem | None = None
         self._ending: Finished | Failed | None = None
         self._attempts = 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from moonshim.engine.ids.spelling import (
     CanonicalIds,
-    Distinct,
+    UniqueIds,
     anthropic_id,
     canonical_id,
     k2_id,
@@ -128,25 +128,25 @@ def test_a_call_without_a_name_has_an_identifier_that_is_read_back() -> None:
 
 def test_two_wire_identifiers_that_would_become_equal_stay_apart() -> None:
     ids = CanonicalIds()
-    assert ids.of("call_a.b") == "hist_tool_ab"
-    assert ids.of("call_ab") == "hist_tool_ab_2"
-    assert ids.of("toolu_ab") == "hist_tool_ab_3"
-    assert ids.of("call_a.b") == "hist_tool_ab"
-    assert ids.of("hist_tool_ab_2") == "hist_tool_ab_2_2"
+    assert ids.resolve("call_a.b") == "hist_tool_ab"
+    assert ids.resolve("call_ab") == "hist_tool_ab_2"
+    assert ids.resolve("toolu_ab") == "hist_tool_ab_3"
+    assert ids.resolve("call_a.b") == "hist_tool_ab"
+    assert ids.resolve("hist_tool_ab_2") == "hist_tool_ab_2_2"
     assert ids.new("call_ab") == "hist_tool_ab_4"
 
 
 @given(st.lists(st.text(alphabet="ab._2-", max_size=6), max_size=20))
 def test_canonical_identifiers_are_equal_exactly_when_the_wire_ones_are(wires: list[str]) -> None:
     ids = CanonicalIds()
-    assert len({ids.of(wire) for wire in wires}) == len(set(wires))
+    assert len({ids.resolve(wire) for wire in wires}) == len(set(wires))
     again = CanonicalIds()
-    assert [again.of(wire) for wire in wires] == [ids.of(wire) for wire in wires]
+    assert [again.resolve(wire) for wire in wires] == [ids.resolve(wire) for wire in wires]
 
 
 def test_giving_out_the_same_identifier_often_is_linear() -> None:
     def take(count: int) -> int:
-        ids = Distinct()
+        ids = UniqueIds()
         return steps(lambda: [ids.take(lambda mark: "x" + mark) for _ in range(count)])
 
     assert take(2000) <= 2.1 * take(1000)

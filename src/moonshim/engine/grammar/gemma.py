@@ -152,7 +152,7 @@ class GemmaGrammar:
                 return pos
             if self._text_buffer.quiet:
                 tags = self._after
-                if tags.at(text, pos, final=final) is None:
+                if tags.match_at(text, pos, final=final) is None:
                     self._text_buffer.emit(text[pos], out)
                     return pos + 1
         tag = tags.find(text, pos, final=final)
@@ -231,7 +231,7 @@ def _tag_sets(names: tuple[str, ...]) -> tuple[TagSet, TagSet]:
     tags = [*_CALLS, *_THOUGHT]
     if names:
         declared = either(*map(literal, sorted(names, key=len, reverse=True)))
-        named = TagPart(f"({declared.whole})", declared.begun)
+        named = TagPart(f"({declared.complete})", declared.prefix)
         tags.append(TagPattern("bare", row(literal("call:"), named), literal("{"), at_end=False))
     starts = "<c" if names else "<"
     # Here the end tag of another format can only be meant for the call.

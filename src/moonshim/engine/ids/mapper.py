@@ -28,7 +28,7 @@ from moonshim.engine.ids.pairing import Slot, pair
 from moonshim.engine.ids.spelling import (
     CANONICAL,
     K2_MAX_INDEX,
-    Distinct,
+    UniqueIds,
     anthropic_id,
     digest,
     k2_id,
@@ -130,7 +130,7 @@ def _kimi_unknown_id(wire_id: str, name: str, slots: int, taken: AbstractSet[str
 
 def _assign_by(spell: Callable[[str, str], str]) -> Callable[[list[Slot]], list[str]]:
     def assign(slots: list[Slot]) -> list[str]:
-        ids = Distinct()
+        ids = UniqueIds()
         return [ids.take(partial(spell, slot.id)) for slot in slots]
 
     return assign

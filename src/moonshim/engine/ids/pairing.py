@@ -83,7 +83,7 @@ def canonical_ids(pairing: Pairing, known: int = 0) -> list[str]:
             continue
         if seen.position < known and seen.canonical is not None:
             out[slot] = seen.canonical
-            ids.keep(seen.canonical)
+            ids.reserve(seen.canonical)
         else:
             out[slot] = ids.new(seen.id)
     return [out[slot] for slot in range(len(pairing.slots))]

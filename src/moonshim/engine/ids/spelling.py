@@ -1,6 +1,6 @@
 """One tool call id -> its canonical form, or the form of a provider.
 
-Every function depends on its arguments only and returns an id that is valid for its provider. `Distinct` keeps them
+Every function depends on its arguments only and returns an id that is valid for its provider. `UniqueIds` keeps them
 unique.
 
 | form | looks like | characters | at most |
@@ -24,7 +24,7 @@ __all__ = [
     "K2_MAX_INDEX",
     "NAMELESS",
     "CanonicalIds",
-    "Distinct",
+    "UniqueIds",
     "add_client_suffix",
     "anthropic_id",
     "canonical_id",
@@ -164,12 +164,12 @@ def _fit(prefix: str, body: str, mark: str, limit: int, wire_id: str) -> str:
     return prefix + body[: limit - len(prefix) - len(tail)] + tail
 
 
-class Distinct:
+class UniqueIds:
     """Hands out ids that never repeat: the first caller gets the plain one, later ones get a suffix.
 
     Linear: however often the same id is requested, no attempt is made twice.
 
-    >>> ids = Distinct()
+    >>> ids = UniqueIds()
     >>> [ids.take(lambda mark: "a" + mark) for _ in range(3)]
     ['a', 'a_2', 'a_3']
     """
@@ -196,15 +196,15 @@ class CanonicalIds:
     The canonical id of a wire id depends only on the wire ids before it.
 
     >>> ids = CanonicalIds()
-    >>> ids.of("call_ab"), ids.of("call_a.b"), ids.of("call_ab")
+    >>> ids.resolve("call_ab"), ids.resolve("call_a.b"), ids.resolve("call_ab")
     ('hist_tool_ab', 'hist_tool_ab_2', 'hist_tool_ab')
     """
 
     def __init__(self) -> None:
-        self._distinct = Distinct()
+        self._distinct = UniqueIds()
         self._known: dict[str, str] = {}
 
-    def of(self, wire_id: str) -> str:
+    def resolve(self, wire_id: str) -> str:
         """The canonical id of a wire id."""
         known = self._known.get(wire_id)
         if known is None:
@@ -215,6 +215,6 @@ class CanonicalIds:
         """An unused canonical id, for another call under a wire id that was used before."""
         return self._distinct.take(lambda mark: canonical_id(wire_id) + mark)
 
-    def keep(self, canonical: str) -> None:
+    def reserve(self, canonical: str) -> None:
         """Mark a canonical id as in use."""
         self._distinct.taken.add(canonical)

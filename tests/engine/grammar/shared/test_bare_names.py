@@ -76,7 +76,7 @@ def test_what_is_held_back_is_bounded() -> None:
     [("ls:0", True), ("functions.ls:12 ", True), ("ls", False), ("ls:", False), ("ls3", False), ("", False)],
 )
 def test_a_header_is_whole_when_it_has_its_index(header: str, whole: bool) -> None:
-    assert BareNames.is_whole(header) is whole
+    assert BareNames.is_complete(header) is whole
 
 
 def test_every_beginning_of_a_header_is_known() -> None:

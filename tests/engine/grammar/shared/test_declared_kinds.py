@@ -42,7 +42,7 @@ DEFINITIONS = {
 
 def kinds(schema: Any) -> frozenset[str]:
     tool = Tool("go", parameters={"properties": {"x": schema}, "$defs": DEFINITIONS})
-    return DeclaredKinds([tool]).of("go", "x")
+    return DeclaredKinds([tool]).kinds_of("go", "x")
 
 
 @pytest.mark.parametrize(("schema", "expected"), SCHEMAS.values(), ids=SCHEMAS.keys())
@@ -54,8 +54,8 @@ def test_what_is_not_declared_may_be_anything() -> None:
     declared = DeclaredKinds(
         [Tool("go", parameters={"properties": {}}), Tool("bare"), Tool("odd", parameters={"properties": 1})]
     )
-    assert declared.of("go", "x") == declared.of("bare", "x") == declared.of("odd", "x") == ANYTHING
-    assert declared.of("unknown", "x") == DeclaredKinds(None).of("go", "x") == ANYTHING
+    assert declared.kinds_of("go", "x") == declared.kinds_of("bare", "x") == declared.kinds_of("odd", "x") == ANYTHING
+    assert declared.kinds_of("unknown", "x") == DeclaredKinds(None).kinds_of("go", "x") == ANYTHING
 
 
 NAMES = ["type", "anyOf", "oneOf", "allOf", "enum", "const", "$ref", "nullable", "properties"]

@@ -15,7 +15,7 @@ from typing import Any, Final, assert_never
 
 from moonshim.engine.dialects.anthropic.extras import Json, media_extras
 from moonshim.engine.dialects.anthropic.parts import parse_block
-from moonshim.engine.ids.spelling import Distinct, anthropic_id
+from moonshim.engine.ids.spelling import UniqueIds, anthropic_id
 from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import Change, Media, Part, Reasoning, Text, ToolCall, ToolResult
 from moonshim.engine.wire.json_codec import decode_object
@@ -82,7 +82,7 @@ class BlockRenderer:
         self._calls = calls
         self._for_client = for_client
         self._new_ids: dict[str, str] = {}
-        self._ids = Distinct()
+        self._ids = UniqueIds()
         self._ids.taken.update(wire_id for wire_id in calls.values() if wire_id and LEGAL_ID.fullmatch(wire_id))
 
     def render(self, parts: Sequence[Part]) -> list[Json]:

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from moonshim.engine.dialects.anthropic.errors import NOT_RETRYABLE
 from moonshim.engine.dialects.anthropic.input_json import InputText
 from moonshim.engine.dialects.anthropic.parts import Json, encode_json
+from moonshim.engine.dialects.anthropic.stop_reasons import FINISH_REASONS
 from moonshim.engine.dialects.anthropic.usage import UsageReader
-from moonshim.engine.dialects.anthropic.words import NOT_RETRYABLE, REASONS
 from moonshim.engine.grammar.protocol import Channel, Notice
 from moonshim.engine.upstream_events import (
     BlockEnded,
@@ -316,7 +317,7 @@ class MessagesDecoder:
         out: list[UpstreamEvent] = []
         if not self._blocks:
             out += self._whole(self._early)
-        reason = REASONS.get(raw, raw)
+        reason = FINISH_REASONS.get(raw, raw)
         for block in self._blocks.values():
             out += self._close_call(block, cut=reason in _CUT_SHORT)
         stopped = stop_sequence if isinstance(stop_sequence, str) else None

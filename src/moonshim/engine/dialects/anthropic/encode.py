@@ -15,10 +15,10 @@ from typing import Any, Final, TypeAlias, assert_never
 from moonshim.engine.dialects.anthropic.blocks import LEGAL_ID, REDACTED, parse_input
 from moonshim.engine.dialects.anthropic.errors import render_failed
 from moonshim.engine.dialects.anthropic.parts import Json
+from moonshim.engine.dialects.anthropic.stop_reasons import FINISH_REASONS, STOP_REASONS
 from moonshim.engine.dialects.anthropic.usage import write_usage
-from moonshim.engine.dialects.anthropic.words import REASONS, STOP_REASONS
 from moonshim.engine.dialects.protocol import TEXT, ResponseContext, Template
-from moonshim.engine.ids.spelling import Distinct, add_client_suffix, anthropic_id
+from moonshim.engine.ids.spelling import UniqueIds, add_client_suffix, anthropic_id
 from moonshim.engine.signing import SignedPayload, is_signed
 from moonshim.engine.values.events import (
     BlockClosed,
@@ -72,7 +72,7 @@ class MessagesEncoder:
         self._id = ""
         self._over = False
         self._count = 0
-        self._ids: Distinct | None = None
+        self._ids: UniqueIds | None = None
         self._open: _Block | None = None
         self._waiting: dict[int, list[Event]] = {}
         self._foreign: dict[int, int] = {}
@@ -203,10 +203,10 @@ class MessagesEncoder:
         name = tool.name if tool is not None else opened.name or ""
         return {"type": "tool_use", "id": wire_id, "name": name, "input": {}}
 
-    def _distinct(self) -> Distinct:
+    def _distinct(self) -> UniqueIds:
         """The identifiers that the client has already, read when there is a call: most answers have none."""
         if self._ids is None:
-            self._ids = Distinct()
+            self._ids = UniqueIds()
             self._ids.taken.update(seen.id for seen in walk_calls(self._reply.request.messages))
         return self._ids
 
@@ -300,7 +300,7 @@ class MessagesEncoder:
 def stop_reason(finished: Finished) -> str:
     """What a client of Messages is told: the host's own word, where it is one and still true."""
     raw = finished.raw_reason
-    if raw is not None and REASONS.get(raw) == finished.reason:
+    if raw is not None and FINISH_REASONS.get(raw) == finished.reason:
         return raw
     if finished.reason == "stop" and finished.stop_sequence is not None:
         return "stop_sequence"

@@ -235,7 +235,7 @@ class KimiK2Grammar:
         cut = tail
         if self._bare is not None:
             cut = self._bare_start(text, pos, tail)
-            if tail < len(text) and not self._bare.is_whole(text[cut:tail]):
+            if tail < len(text) and not self._bare.is_complete(text[cut:tail]):
                 # Only a complete header can precede the arguments marker.
                 cut = tail
         if cut > pos:
@@ -254,7 +254,7 @@ class KimiK2Grammar:
         head = start
         if kind == "arg_begin" and self._bare is not None:
             head = self._bare_start(text, pos, start)
-            if not self._bare.is_whole(text[head:start]):
+            if not self._bare.is_complete(text[head:start]):
                 head = start
         if head > pos:
             self._break_gap(out)

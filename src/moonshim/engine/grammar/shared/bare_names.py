@@ -51,7 +51,7 @@ class BareNames:
         return end if ends_in_word(text[at - 1]) else at
 
     @staticmethod
-    def is_whole(header: str) -> bool:
+    def is_complete(header: str) -> bool:
         """Whether a header has its index: only then does an arguments marker make it a call."""
         return header.rstrip()[-1:].isdigit() and ":" in header
 

@@ -35,7 +35,7 @@ class DeclaredKinds:
     schema.
 
     >>> tool = Tool("add", parameters={"properties": {"n": {"type": ["integer", "null"]}}})
-    >>> sorted(DeclaredKinds([tool]).of("add", "n")), DeclaredKinds([tool]).of("add", "m") == ANYTHING
+    >>> sorted(DeclaredKinds([tool]).kinds_of("add", "n")), DeclaredKinds([tool]).kinds_of("add", "m") == ANYTHING
     (['null', 'number'], True)
     """
 
@@ -44,7 +44,7 @@ class DeclaredKinds:
     def __init__(self, tools: Sequence[Tool] | None) -> None:
         self._schemas = {tool.name: tool.parameters for tool in tools or ()}
 
-    def of(self, tool: str, key: str) -> frozenset[str]:
+    def kinds_of(self, tool: str, key: str) -> frozenset[str]:
         schema = self._schemas.get(tool)
         if not isinstance(schema, dict):
             return ANYTHING

@@ -36,15 +36,15 @@ MORE: Final = "more"
 class TagPart(Struct, frozen=True):
     """A piece of a tag: the pattern of all of it, and of text that may still become it (possibly empty)."""
 
-    whole: str
-    begun: str
+    complete: str
+    prefix: str
 
 
 def literal(text: str) -> TagPart:
-    begun = ""
+    prefix = ""
     for char in reversed(text[:-1]):
-        begun = f"(?:{re.escape(char)}{begun})?"
-    return TagPart(re.escape(text), begun)
+        prefix = f"(?:{re.escape(char)}{prefix})?"
+    return TagPart(re.escape(text), prefix)
 
 
 def space(most: int = 64) -> TagPart:
@@ -58,15 +58,15 @@ def chars(inside: str, most: int = NAME_LIMIT) -> TagPart:
 
 
 def either(*parts: TagPart) -> TagPart:
-    return TagPart(f"(?:{'|'.join(part.whole for part in parts)})", f"(?:{'|'.join(part.begun for part in parts)})")
+    return TagPart(f"(?:{'|'.join(part.complete for part in parts)})", f"(?:{'|'.join(part.prefix for part in parts)})")
 
 
 def row(*parts: TagPart) -> TagPart:
     """One part after the other."""
-    begun = parts[-1].begun
+    prefix = parts[-1].prefix
     for part in reversed(parts[:-1]):
-        begun = f"(?:{part.whole}{begun}|{part.begun})"
-    return TagPart("".join(part.whole for part in parts), begun)
+        prefix = f"(?:{part.complete}{prefix}|{part.prefix})"
+    return TagPart("".join(part.complete for part in parts), prefix)
 
 
 def attribute(name: str) -> TagPart:
@@ -93,17 +93,19 @@ class TagPattern(Struct, frozen=True):
     """Whether the end of the input counts as what must follow."""
 
     @property
-    def whole(self) -> str:
-        return f"({self.part.whole})" + (rf"(?=\s{{0,64}}+{self.follows.whole})" if self.follows is not None else "")
+    def complete(self) -> str:
+        return f"({self.part.complete})" + (
+            rf"(?=\s{{0,64}}+{self.follows.complete})" if self.follows is not None else ""
+        )
 
     @property
-    def begun(self) -> str:
-        return self.part.begun if self.follows is None else row(self.part, space(), self.follows).begun
+    def prefix(self) -> str:
+        return self.part.prefix if self.follows is None else row(self.part, space(), self.follows).prefix
 
     @property
-    def last(self) -> str:
+    def at_end_of_input(self) -> str:
         assert self.follows is not None
-        return rf"({self.part.whole})(?=\s{{0,64}}+{self.follows.begun}\Z)"
+        return rf"({self.part.complete})(?=\s{{0,64}}+{self.follows.prefix}\Z)"
 
 
 class TagMatch(Struct, frozen=True, gc=False):
@@ -126,28 +128,28 @@ class TagSet:
     __slots__ = ("_final", "_kinds", "_kinds_final", "_match", "_starts")
 
     def __init__(self, tags: Sequence[TagPattern], *, starts: str = "<") -> None:
-        strong = [(tag.kind, tag.whole) for tag in tags if not tag.weak]
-        weak = [(tag.kind, tag.whole) for tag in tags if tag.weak]
-        last = [(tag.kind, tag.last) for tag in tags if tag.follows is not None and tag.at_end]
-        more = [(MORE, rf"((?:{'|'.join(tag.begun for tag in tags)})\Z)")]
+        strong = [(tag.kind, tag.complete) for tag in tags if not tag.weak]
+        weak = [(tag.kind, tag.complete) for tag in tags if tag.weak]
+        at_end_of_input = [(tag.kind, tag.at_end_of_input) for tag in tags if tag.follows is not None and tag.at_end]
+        more = [(MORE, rf"((?:{'|'.join(tag.prefix for tag in tags)})\Z)")]
         self._match, self._kinds = _compile(strong + more + weak)
-        self._final, self._kinds_final = _compile(strong + last + weak + more)
+        self._final, self._kinds_final = _compile(strong + at_end_of_input + weak + more)
         self._starts = re.compile(f"[{re.escape(starts)}]")
 
     def find(self, text: str, pos: int, *, final: bool = False) -> TagMatch | None:
         for start in self._starts.finditer(text, pos):
-            if (seen := self.at(text, start.start(), final=final)) is not None:
+            if (seen := self.match_at(text, start.start(), final=final)) is not None:
                 return seen
         return None
 
-    def at(self, text: str, pos: int, *, final: bool = False) -> TagMatch | None:
+    def match_at(self, text: str, pos: int, *, final: bool = False) -> TagMatch | None:
         """The tag at this position, if any."""
         found = (self._final if final else self._match).match(text, pos)
         if found is None or found.end() == pos:
             return None
         assert found.lastindex is not None
         kind, inner = (self._kinds_final if final else self._kinds)[found.lastindex]
-        values = tuple(value for at in inner if (value := found[at]) is not None)
+        values = tuple(value for group in inner if (value := found[group]) is not None)
         return TagMatch(kind, pos, found.end(found.lastindex), values)
 
 

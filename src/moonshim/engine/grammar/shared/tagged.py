@@ -160,7 +160,7 @@ class TaggedGrammar:
                 return pos
             if pos == len(text):
                 return pos
-            if self._tags.at(text, pos, final=final) is None:
+            if self._tags.match_at(text, pos, final=final) is None:
                 # Text, so from here on other tags may apply.
                 self._emit_text(text[pos], out)
                 return pos + 1
@@ -246,8 +246,14 @@ class TaggedGrammar:
     def _begin_value(self, tag: TagMatch, out: list[GrammarEvent]) -> None:
         key = _unquote(tag.values[0])
         # A format that marks strings itself knows better than the schema.
-        said = _unquote(tag.values[1]) if len(tag.values) > 1 else ""
-        kinds = STRING_ONLY if said == "true" else JSON_ONLY if said == "false" else self._kinds.of(self._name, key)
+        is_string = _unquote(tag.values[1]) if len(tag.values) > 1 else ""
+        kinds = (
+            STRING_ONLY
+            if is_string == "true"
+            else JSON_ONLY
+            if is_string == "false"
+            else self._kinds.kinds_of(self._name, key)
+        )
         self._writer.begin(key, kinds, out)
         self._in_value = True
         self._text_buffer.pause()
@@ -258,7 +264,7 @@ class TaggedGrammar:
             stop = writer.stream(text, pos, out)
             if writer.phase != CONTAINER or stop == len(text):
                 return stop
-            tag = self.format.in_value.at(text, stop, final=final)
+            tag = self.format.in_value.match_at(text, stop, final=final)
             if tag is None:
                 writer.write("<", out)
                 return stop + 1

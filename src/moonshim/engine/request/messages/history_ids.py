@@ -28,7 +28,7 @@ from moonshim.engine.ids.pairing import Pairing, pair
 from moonshim.engine.ids.spelling import (
     ANTHROPIC_LIMIT,
     STANDARD_LIMIT,
-    Distinct,
+    UniqueIds,
     anthropic_id,
     k2_id,
     mistral_id,
@@ -112,7 +112,7 @@ def _from_position(calls: list[ToolCall], prefix: str) -> list[str]:
 
 
 def _keep_received(calls: list[ToolCall]) -> list[str]:
-    ids, out = Distinct(), list[str]()
+    ids, out = UniqueIds(), list[str]()
     for call in calls:
         if call.wire_id:
             ids.taken.add(call.wire_id)
@@ -124,7 +124,7 @@ def _keep_received(calls: list[ToolCall]) -> list[str]:
 
 def _make_distinct(spell: Callable[[ToolCall, str], str]) -> Callable[[list[ToolCall]], list[str]]:
     def assign(calls: list[ToolCall]) -> list[str]:
-        ids = Distinct()
+        ids = UniqueIds()
         return [ids.take(partial(spell, call)) for call in calls]
 
     return assign

@@ -9,7 +9,7 @@ import msgspec
 from moonshim.engine.request.schema.bounds import TOO_LARGE, SchemaTooLarge, enforce_limits
 from moonshim.engine.request.schema.merge import Json
 from moonshim.engine.request.schema.plain import is_plain
-from moonshim.engine.request.schema.rewrite import Rewrite
+from moonshim.engine.request.schema.rewrite import SchemaRewriter
 from moonshim.engine.request.schema.weight import LARGEST, MOST_READ
 from moonshim.engine.wire.json_fields import shorten_repr
 from moonshim.errors import CannotExpress
@@ -50,7 +50,7 @@ def rewrite_schema(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]:
     """Convert a schema without the quick check that is enough for most."""
     whose = "response_format" if tool is None else f"tool {shorten_repr(tool)}"
     size, heavy = _measure(schema, whose)
-    rewrite = Rewrite(schema, size, heavy, whose)
+    rewrite = SchemaRewriter(schema, size, heavy, whose)
     try:
         out = enforce_limits(rewrite.rewrite(schema), rewrite.changes)
     except SchemaTooLarge as error:

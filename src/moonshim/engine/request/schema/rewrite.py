@@ -14,7 +14,7 @@ from moonshim.engine.request.schema.weight import MOST_READ, child_path, own_wei
 from moonshim.engine.wire.json_fields import shorten_repr
 from moonshim.errors import CannotExpress
 
-__all__ = ["MOST_BRANCHES", "Rewrite"]
+__all__ = ["MOST_BRANCHES", "SchemaRewriter"]
 
 MOST_BRANCHES: Final = 500
 _MOST_NESTED: Final = 64
@@ -22,7 +22,7 @@ _COPIES: Final = 2000
 """Maximum number of duplicated levels; above that a constraint is dropped rather than repeated."""
 
 
-class Rewrite:
+class SchemaRewriter:
     """Rewrites one schema; `changes` lists each change with its path.
 
     The new schema accepts every value that the given one accepts. Work is bounded by the size of the schema and a

@@ -6,7 +6,7 @@ import re
 from functools import partial
 from typing import Final
 
-from moonshim.engine.ids.spelling import NAMELESS, Distinct, digest
+from moonshim.engine.ids.spelling import NAMELESS, UniqueIds, digest
 from moonshim.errors import CannotExpress
 
 __all__ = ["ToolNames"]
@@ -28,7 +28,7 @@ class ToolNames:
     def __init__(self, pattern: str | None, limit: int | None) -> None:
         self._pattern = None if pattern is None else re.compile(pattern)
         self._limit = limit
-        self._distinct = Distinct()
+        self._distinct = UniqueIds()
         self._known: dict[str, str] = {}
 
     def resolve(self, name: str) -> str:
