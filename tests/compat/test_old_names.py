@@ -16,9 +16,9 @@ from moonshim.types import Message, Request, Text
 
 SHOWN = {
     "moonshim.conversation": "Media Message Part Reasoning Request Text Tool ToolCall ToolResult Speaker",
-    "moonshim.dialects.openai_responses": "resolve_references left_behind",
-    "moonshim.events": "BlockClosed BlockDelta BlockOpened BlockSigned Event Failed Finished",
-    "moonshim.hosts.condition": "condition Conditioned",
+    "moonshim.dialects.openai_responses": "resolve_references left_behind completed_in continued said_items",
+    "moonshim.events": "BlockClosed BlockDelta BlockOpened BlockSigned Event Failed Finished failed_by",
+    "moonshim.hosts.condition": "condition Conditioned condition_foreign",
     "moonshim.hosts.detect": "needs_for",
     "moonshim.hosts.needs": "Needs",
     "moonshim.hosts.table": "HOSTS ROWS",

@@ -35,12 +35,23 @@ _MODULES: Final[dict[str, _Moved]] = {
     "moonshim.conversation": _Moved("moonshim.engine.values.conversation", {"Speaker": "Role"}),
     "moonshim.dialects": _Moved("moonshim.engine.dialects"),
     "moonshim.dialects.openai_responses": _Moved(
-        "moonshim.engine.dialects.openai_responses", {"left_behind": "drop_unsupported"}
+        "moonshim.engine.dialects.openai_responses",
+        {
+            "completed_in": "find_completed",
+            "continued": "continue_conversation",
+            "left_behind": "drop_unsupported",
+            "said_items": "completed_items",
+        },
     ),
-    "moonshim.events": _Moved("moonshim.engine.values.events"),
+    "moonshim.events": _Moved("moonshim.engine.values.events", {"failed_by": "failure_from"}),
     "moonshim.hosts": _Moved("moonshim.engine.hosts"),
     "moonshim.hosts.condition": _Moved(
-        "moonshim.engine.request.adapt", {"Conditioned": "AdaptedRequest", "condition": "adapt_request"}
+        "moonshim.engine.request.adapt",
+        {
+            "Conditioned": "AdaptedRequest",
+            "condition": "adapt_request",
+            "condition_foreign": "adapt_foreign_history",
+        },
     ),
     "moonshim.hosts.detect": _Moved("moonshim.engine.hosts.detect", {"needs_for": "profile_for"}),
     "moonshim.hosts.needs": _Moved("moonshim.engine.hosts.profile", {"Needs": "HostProfile"}),

@@ -118,8 +118,8 @@ def assemble(events: Iterable[Event]) -> Message:
 def replay(message: Message) -> list[Event]:
     """The events of this message, block by block. Media cannot occur in a response.
 
-    >>> said = Message("assistant", (Reasoning("Hm."), Text("Hello")))
-    >>> assemble(replay(said)) == said
+    >>> message = Message("assistant", (Reasoning("Hm."), Text("Hello")))
+    >>> assemble(replay(message)) == message
     True
     """
     events: list[Event] = []

@@ -393,14 +393,14 @@ def translate_messages(
         "resolve_tool_call_id": resolve_tool_call_id,
         "resolve_tool_response_id": resolve_tool_response_id,
     }
-    given = {field: resolve for field, resolve in resolvers.items() if resolve is not None}
-    if given and to != "vercel_ai":
-        raise InvalidInput(f"resolvers are for to='vercel_ai', not {to!r}", field=next(iter(given)))
+    custom = {field: resolve for field, resolve in resolvers.items() if resolve is not None}
+    if custom and to != "vercel_ai":
+        raise InvalidInput(f"resolvers are for to='vercel_ai', not {to!r}", field=next(iter(custom)))
     parsed: list[Message] = _messages_of(from_).parse_messages(messages)
-    if given:
+    if custom:
         received = dict(_received_ids(parsed))
-        given = {field: _resolver(resolve, received) for field, resolve in given.items()}
-    translated: list[Any] = _messages_of(to).render_messages(parsed, **given)
+        custom = {field: _resolver(resolve, received) for field, resolve in custom.items()}
+    translated: list[Any] = _messages_of(to).render_messages(parsed, **custom)
     return translated
 
 

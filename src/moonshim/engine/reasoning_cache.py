@@ -41,9 +41,9 @@ __all__ = [
     "store_key",
 ]
 
-HISTORY: Final = 64
+HISTORY_LENGTH: Final = 64
 """Number of messages before a turn with a digest of their own. The last digest covers all older messages."""
-LARGEST: Final = 1024 * 1024
+MAX_REASONING_BYTES: Final = 1024 * 1024
 """Maximum number of bytes of reasoning; more is not stored."""
 MAX_LOST_TURNS: Final = 1000
 """How many lost turns of one conversation a shared store is asked for, the newest ones."""
@@ -77,9 +77,9 @@ class _Steps:
     def history(self, count: int) -> tuple[str, ...]:
         """The digests of the first `count` steps, nearest first; the oldest share one digest."""
         steps = self.digests
-        if count <= HISTORY:
+        if count <= HISTORY_LENGTH:
             return tuple(reversed(steps[:count]))
-        older = count - (HISTORY - 1)
+        older = count - (HISTORY_LENGTH - 1)
         for step in steps[len(self._older) : older]:
             self._older.append(_digest((self._older[-1] if self._older else "") + step))
         return (*reversed(steps[older:count]), "z" + self._older[older - 1])
@@ -158,7 +158,7 @@ class ConversationIndex:
             thought = _ENCODER.encode(reasoning)
         except (UnicodeEncodeError, OverflowError, RecursionError):
             return None  # A lone surrogate, or a number that no store accepts.
-        if len(thought) > LARGEST:
+        if len(thought) > MAX_REASONING_BYTES:
             return None
         history = _pack_steps(self._steps.history(len(self._steps.digests)))
         first = next(iter(self._steps.digests or self._since), None)
@@ -171,18 +171,18 @@ class ConversationIndex:
             if cast(Text, message.parts[0]).text.strip():
                 self._since.append("u" + _digest_of_text(message))
             return
-        said: list[Part] = []
+        content: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolResult):
                 # An orphan has no position among the calls: it stays after the others.
                 place = self._calls.get(part.call_id, len(self._calls))
                 self._results.append((place, _digest_of(part.parts)))
             else:
-                said.append(part)
-        if any(isinstance(part, Media) or (isinstance(part, Text) and part.text.strip()) for part in said):
-            shows = any(isinstance(part, Media) for part in said)
+                content.append(part)
+        if any(isinstance(part, Media) or (isinstance(part, Text) and part.text.strip()) for part in content):
+            shows = any(isinstance(part, Media) for part in content)
             kind: Kind = "t" if message.role == "tool" else "m" if shows else "u"
-            self._since.append(kind + _digest_of(said).hex())
+            self._since.append(kind + _digest_of(content).hex())
 
     def _add_assistant(self, index: int, message: Message) -> None:
         self._settle()
@@ -323,13 +323,13 @@ def is_empty_reasoning(reasoning: Reasoning | None) -> bool:
     return reasoning is None or not (reasoning.text.strip() or reasoning.signature or reasoning.details)
 
 
-def _join_reasoning(thoughts: Iterable[Reasoning]) -> Reasoning | None:
+def _join_reasoning(parts: Iterable[Reasoning]) -> Reasoning | None:
     """All reasoning of a message as one value. A signature is valid for a single text only."""
-    said = [thought for thought in thoughts if not is_empty_reasoning(thought)]
-    if len(said) < 2:
-        return said[0] if said else None
-    text = "\n".join(thought.text for thought in said if thought.text)
-    return Reasoning(text, None, tuple(one for thought in said for one in thought.details), said[0].field)
+    nonempty = [part for part in parts if not is_empty_reasoning(part)]
+    if len(nonempty) < 2:
+        return nonempty[0] if nonempty else None
+    text = "\n".join(part.text for part in nonempty if part.text)
+    return Reasoning(text, None, tuple(entry for part in nonempty for entry in part.details), nonempty[0].field)
 
 
 # --- digests ------------------------------------------------------------------------------------------------------
@@ -340,12 +340,12 @@ def _turn_step(message: Message) -> str | None:
     if message.is_one_text:
         return "a" + _digest_of_text(message) if cast(Text, message.parts[0]).text.strip() else None
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
-    said = [part for part in message.parts if isinstance(part, (Text, Media))]
-    shows = any(isinstance(part, Media) for part in said)
-    if not calls and not shows and not any(isinstance(part, Text) and part.text.strip() for part in said):
+    content = [part for part in message.parts if isinstance(part, (Text, Media))]
+    shows = any(isinstance(part, Media) for part in content)
+    if not calls and not shows and not any(isinstance(part, Text) and part.text.strip() for part in content):
         return None
-    asked = (text for call in calls for text in (call.name, _canonical(call.arguments)))
-    return ("c" if calls or shows else "a") + _digest_of(said, asked).hex()
+    call_texts = (text for call in calls for text in (call.name, _canonical(call.arguments)))
+    return ("c" if calls or shows else "a") + _digest_of(content, call_texts).hex()
 
 
 def _digest_of(parts: Iterable[Part], more: Iterable[str] = ()) -> bytes:
@@ -367,8 +367,8 @@ def _digest_of_text(message: Message) -> str:
 
 
 def _digest(data: str | bytes) -> str:
-    given = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    return blake2b(given, digest_size=_DIGEST).hexdigest()
+    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    return blake2b(raw, digest_size=_DIGEST).hexdigest()
 
 
 def _pack_steps(steps: Iterable[str]) -> bytes:

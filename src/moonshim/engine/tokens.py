@@ -64,8 +64,8 @@ def _template_tokens(message: Message) -> int:
             case Media():
                 total += MEDIA_TOKENS
             case ToolCall(arguments=arguments):
-                given = json_text.decode_object(arguments.encode("utf-8", "surrogatepass")) or {}
-                total += _CALL + _ARGUMENT * len(given)
+                values = json_text.decode_object(arguments.encode("utf-8", "surrogatepass")) or {}
+                total += _CALL + _ARGUMENT * len(values)
             case ToolResult(parts=parts):
                 total += _RESULT + MEDIA_TOKENS * sum(isinstance(each, Media) for each in parts)
             case _:
@@ -81,9 +81,9 @@ def _texts(message: Message) -> Iterator[str]:
             case ToolCall(name=name, arguments=arguments):
                 yield name
                 yield arguments
-            case ToolResult(name=tool, parts=given):
+            case ToolResult(name=tool, parts=inner):
                 yield tool or ""
-                yield from (each.text for each in given if isinstance(each, Text))
+                yield from (each.text for each in inner if isinstance(each, Text))
             case Media():
                 pass
             case _:
@@ -91,8 +91,8 @@ def _texts(message: Message) -> Iterator[str]:
 
 
 def _declaration_text(tool: Tool) -> str:
-    said = {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters or {}}
-    return _compact({"type": "function", "function": said})
+    function = {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters or {}}
+    return _compact({"type": "function", "function": function})
 
 
 def _compact(value: Any) -> str:

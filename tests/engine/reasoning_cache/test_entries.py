@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from moonshim import mend_response
 from moonshim.engine.prepare import read_request
-from moonshim.engine.reasoning_cache import LARGEST, CacheEntry, ConversationIndex, cache_entry, lookup
+from moonshim.engine.reasoning_cache import MAX_REASONING_BYTES, CacheEntry, ConversationIndex, cache_entry, lookup
 from moonshim.engine.values.conversation import Media, Message, Reasoning, Request, Text, ToolCall, ToolResult
 from tests.engine.reasoning_cache.clients import DIALECTS, Json, Memory
 
@@ -54,7 +54,7 @@ NOTHING: Final = {
     "an empty thought": (Reasoning(""), SAID),
     "a blank thought": (Reasoning(" \n"), SAID),
     "nothing said": (Reasoning("hm"), Text(" ")),
-    "too long a thought": (Reasoning("x" * (LARGEST + 1)), SAID),
+    "too long a thought": (Reasoning("x" * (MAX_REASONING_BYTES + 1)), SAID),
     "half a character": (Reasoning("\ud83d"), SAID),
     "a number of the host's own": (Reasoning("", details=({"n": 2**70},)), SAID),
 }

@@ -167,8 +167,8 @@ def as_text(
     Results become user messages, since hosts accept no tool message without a call. The output for a message depends
     only on that message, and on whether it follows another result.
 
-    >>> said = as_text([Message("user", (Text("hi"),))], [Tool("ls")], "llama")
-    >>> [message.role for message in said]
+    >>> converted = as_text([Message("user", (Text("hi"),))], [Tool("ls")], "llama")
+    >>> [message.role for message in converted]
     ['system', 'user']
     """
     out: list[Message] = []

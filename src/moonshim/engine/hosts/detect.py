@@ -39,7 +39,7 @@ _DOMAINS: Final[dict[str, str]] = {
 }
 _PATTERNS: Final = frozenset({"signature_pattern", "tool_name_pattern"})
 """Fields that are regular expressions."""
-_LONGEST_NAME: Final = 256
+_MAX_CACHED_NAME: Final = 256
 """Longest model name that is cached: clients choose the names."""
 _MESSAGES_HOST: Final = {"moonshot": "moonshot-anthropic"}
 
@@ -147,7 +147,7 @@ def profile_for(
     if not isinstance(model, str):
         raise InvalidInput(f"model must be a string, not {type(model).__name__}", field="model")
     checked = _check_overrides(overrides)
-    find = _profile if len(model) <= _LONGEST_NAME else _profile.__wrapped__
+    find = _profile if len(model) <= _MAX_CACHED_NAME else _profile.__wrapped__
     try:
         return find(model, host, base_url, upstream, tuple(checked.items()))
     except TypeError:  # an argument is not hashable: rare, and not worth caching

@@ -15,7 +15,7 @@ __all__ = ["LearnedFields"]
 _MISSING: Final = re.compile(r"(?i)thinking is enabled but reasoning_content is missing")
 """Moonshot's message, whichever host forwards it."""
 _PLAIN: Final = ("reasoning_content", "reasoning")
-_MOST: Final = 1024
+_MAX_TARGETS: Final = 1024
 """Maximum number of targets: clients choose the model names."""
 
 
@@ -59,7 +59,7 @@ class LearnedFields:
     def _store(self, target: Hashable, fields: dict[str, Any]) -> None:
         self._fields[target] = fields
         self._fields.move_to_end(target)
-        while len(self._fields) > _MOST:
+        while len(self._fields) > _MAX_TARGETS:
             self._fields.popitem(last=False)
 
 

@@ -14,7 +14,7 @@ __all__ = ["RESERVED_FIELDS", "check_extra_body", "deep_merge", "merge_extra_bod
 
 RESERVED_FIELDS: Final = ("model", "messages", "tools", "stream")
 """Fields taken from the client's request: response repair depends on them."""
-_DEEPEST: Final = 64
+_MAX_DEPTH: Final = 64
 _ABSENT: Final = object()
 
 
@@ -30,12 +30,12 @@ def check_extra_body(extra: Any, field: str = "extra_body") -> None:
             raise InvalidInput(
                 f"`{name}` cannot be set here: it comes from the client's request", field=f"{field}.{name}"
             )
-    _check_json(extra, field, _DEEPEST)
+    _check_json(extra, field, _MAX_DEPTH)
 
 
 def _check_json(value: Any, field: str, depth: int) -> None:
     if depth == 0:
-        raise InvalidInput(f"nested more than {_DEEPEST} levels deep", field=field)
+        raise InvalidInput(f"nested more than {_MAX_DEPTH} levels deep", field=field)
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if not isinstance(key, str):

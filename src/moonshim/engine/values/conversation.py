@@ -152,7 +152,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     raw: dict[str, Any] = {}
 
 
-_MOST_TOKENS: Final = 2**53
+_MAX_TOKENS: Final = 2**53
 """The largest integer that JSON carries without loss."""
 
 
@@ -162,7 +162,7 @@ def token_count(value: Any) -> int | None:
     >>> token_count(12), token_count(-1), token_count(10**30), token_count(True), token_count("12")
     (12, None, None, None, None)
     """
-    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None
+    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else None
 
 
 class ToolChoice(Struct, frozen=True, omit_defaults=True):

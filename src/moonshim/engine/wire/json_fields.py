@@ -9,7 +9,7 @@ from moonshim.errors import InvalidInput
 
 __all__ = ["read_field", "read_integer", "shorten_repr"]
 
-_LONGEST_SHOWN: Final = 80
+_MAX_LENGTH: Final = 80
 
 
 def read_field(body: dict[str, Any], key: str, kinds: tuple[type, ...], what: str, within: str = "") -> Any:
@@ -40,5 +40,5 @@ def read_integer(body: dict[str, Any], key: str) -> int | None:
 
 def shorten_repr(value: Any) -> str:
     """A value for an error message, cut to 80 characters."""
-    text = repr(value if not isinstance(value, str) else value[: _LONGEST_SHOWN + 1])
-    return text if len(text) <= _LONGEST_SHOWN + 2 else f"{text[:_LONGEST_SHOWN]}…"
+    text = repr(value if not isinstance(value, str) else value[: _MAX_LENGTH + 1])
+    return text if len(text) <= _MAX_LENGTH + 2 else f"{text[:_MAX_LENGTH]}…"

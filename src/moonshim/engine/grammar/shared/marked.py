@@ -208,8 +208,8 @@ class MarkedGrammar(ABC):
     def _give_up(self, out: list[GrammarEvent], text: str = "") -> None:
         """What was read, and this text, is not a call: it is kept as text."""
         text = self._raw + text
-        if not self._is_bare and (told := self._tag + text):
-            out.append(Notice("unreadable_call", told))
+        if not self._is_bare and (raw := self._tag + text):
+            out.append(Notice("unreadable_call", raw))
         self._state, self._tag, self._raw = OUTSIDE, "", ""
         self._text_buffer.emit(text, out)
 

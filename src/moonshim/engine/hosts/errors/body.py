@@ -18,7 +18,7 @@ Json: TypeAlias = dict[str, Any]
 LONGEST_MESSAGE: Final = 2000
 _HUGE: Final = 10**15
 _READ: Final = 4 * LONGEST_MESSAGE
-_DEEPEST: Final = 4
+_MAX_WRAPPERS: Final = 4
 """Maximum number of wrappers to unwrap: OpenRouter may forward an error of OpenRouter."""
 _TITLE: Final = re.compile(r"<(?:title|h1)[^<>]{0,200}>([^<]{1,300})</", re.IGNORECASE)
 _PAGE: Final = re.compile(r"\s*(?:<!doctype\s+html|<html|<head|<body|<center|<h1)", re.IGNORECASE)
@@ -34,7 +34,7 @@ _SECRETS: Final = (
 _SIGNS: Final = ("bearer", "basic", "token", "sk-", "sk_", "fw_", "hf_", "xai-", "nvapi-", "tgp_v1_", "eyj", "key")
 """If none of these occurs, none of the patterns above can match, which is much faster to check."""
 _PROTOCOL_WORD: Final = re.compile(r"[A-Za-z_./ -]+")
-_LONG: Final = 20
+_MIN_UNAMBIGUOUS: Final = 20
 """Minimum length at which a secret cannot be part of a protocol keyword."""
 _FIXED: Final = rb"type|object|role|status|(?:native_)?finish_reason|stop_reason"
 """Fields whose values are protocol keywords."""
@@ -119,7 +119,7 @@ def mask_bytes(data: bytes, secrets: Collection[str]) -> bytes:
 
 def could_be_protocol(spelling: str) -> bool:
     """Whether replacing this everywhere could break the frame."""
-    return len(spelling) < _LONG and _PROTOCOL_WORD.fullmatch(spelling) is not None
+    return len(spelling) < _MIN_UNAMBIGUOUS and _PROTOCOL_WORD.fullmatch(spelling) is not None
 
 
 def _mask_spellings(text: str, secrets: Collection[str]) -> str:
@@ -161,7 +161,7 @@ def _parse_error(value: Json, depth: int) -> ErrorDetails:
         _short_string(value.get("request_id")),
         numeric,
     )
-    if depth < _DEEPEST and (inner_error := _inner_error(inner, message)) is not None:
+    if depth < _MAX_WRAPPERS and (inner_error := _inner_error(inner, message)) is not None:
         deeper = _parse_error(inner_error, depth + 1)
         if deeper.message:
             return ErrorDetails(

@@ -10,7 +10,7 @@ import msgspec
 
 __all__ = ["spellings"]
 
-SHORTEST: Final = 6
+MIN_SECRET_LENGTH: Final = 6
 """Shorter secrets could be ordinary words of a message."""
 _UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _SCHEMES: Final = frozenset({"bearer", "basic", "token", "apikey", "api-key", "key"})
@@ -27,7 +27,7 @@ def spellings(secrets: Collection[str]) -> list[str]:
     found: set[str] = set()
     for secret in secrets:
         for part in _parts(secret.strip()):
-            if len(part) >= SHORTEST:
+            if len(part) >= MIN_SECRET_LENGTH:
                 found.update(_spell(part))
     return sorted(found, key=lambda spelling: (-len(spelling), spelling))
 

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moonshim.engine.request.schema.merge import Json
-from moonshim.engine.request.schema.weight import LARGEST, child_path, own_weight
+from moonshim.engine.request.schema.weight import MAX_SCHEMA_BYTES, child_path, own_weight
 
 __all__ = ["TOO_LARGE", "SchemaTooLarge", "enforce_limits"]
 
-TOO_LARGE: Final = f"schema exceeds the maximum allowed size of {LARGEST} bytes"
-_DEPTH: Final = 30
-_KEYS: Final = 3000
-_STEPS: Final = 20_000
+TOO_LARGE: Final = f"schema exceeds the maximum allowed size of {MAX_SCHEMA_BYTES} bytes"
+_MAX_DEPTH: Final = 30
+_MAX_PROPERTIES: Final = 3000
+_MAX_STEPS: Final = 20_000
 """Maximum number of references followed through cycles before the schema counts as too deep."""
-_ANYTHING: Final = ["string", "number", "boolean", "null", "object", "array"]
-_NESTED: Final = 100
+_ALL_TYPES: Final = ["string", "number", "boolean", "null", "object", "array"]
+_MAX_NESTING: Final = 100
 _PREFIX: Final = "#/$defs/"
 
 
@@ -43,7 +43,7 @@ def enforce_limits(schema: Json, changes: list[str]) -> Json:
 def _check_size(schema: Json) -> None:
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     # Moonshot escapes these three characters to six characters each.
-    if len(text.encode("utf-8", "surrogatepass")) + 5 * sum(map(text.count, "<>&")) > LARGEST:
+    if len(text.encode("utf-8", "surrogatepass")) + 5 * sum(map(text.count, "<>&")) > MAX_SCHEMA_BYTES:
         raise SchemaTooLarge(TOO_LARGE)
 
 
@@ -68,8 +68,8 @@ def _walk(schema: Json) -> Iterator[Json]:
 
 def _check_keys(schema: Json) -> None:
     total = sum(len(level.get("properties", ())) for level in _walk(schema))
-    if total > _KEYS:
-        raise SchemaTooLarge(f"{total} properties are more than the maximum of {_KEYS}")
+    if total > _MAX_PROPERTIES:
+        raise SchemaTooLarge(f"{total} properties are more than the maximum of {_MAX_PROPERTIES}")
 
 
 def _check_depth(schema: Json) -> None:
@@ -85,9 +85,9 @@ def _check_depth(schema: Json) -> None:
             name, depth, entered = waiting.pop()
             own, edges = reach[name]
             steps += name not in known
-            if steps > _STEPS or depth + known.get(name, own) > _DEPTH:
+            if steps > _MAX_STEPS or depth + known.get(name, own) > _MAX_DEPTH:
                 raise SchemaTooLarge(
-                    f"schema depth exceeds maximum limit of {_DEPTH}",
+                    f"schema depth exceeds maximum limit of {_MAX_DEPTH}",
                     "root" if start == "#" else start[2:].replace("/", "."),
                 )
             if name not in known:
@@ -201,7 +201,7 @@ def _add_exits(value: Any) -> Any:
     if "anyOf" in out:
         out["anyOf"] = [_add_exits(branch) for branch in out["anyOf"]]
     if out and out.keys() <= {"title", "description"}:
-        return {"type": _ANYTHING, **out}
+        return {"type": _ALL_TYPES, **out}
     if out.get("type") in ("array", ["array"]) and out.get("items") and not out.get("minItems") and "$defs" not in out:
         notes = {keyword: out.pop(keyword) for keyword in ("title", "description") if keyword in out}
         return {"anyOf": [{"type": "array", "maxItems": 0}, out], **notes}
@@ -217,7 +217,7 @@ def _inline_slashed(schema: Json, changes: list[str]) -> Json:
     slashed = [name for name, each in definitions.items() if _has_slash(each)]
     if not slashed:
         return schema
-    room, names = [LARGEST], {*slashed}
+    room, names = [MAX_SCHEMA_BYTES], {*slashed}
     out: Json = _inline(schema, names, definitions, (), room)
     remaining = {
         name: _inline(each, names, definitions, (), room) for name, each in definitions.items() if name not in names
@@ -252,7 +252,7 @@ def _inline(
     if room[0] < 0:
         raise SchemaTooLarge(TOO_LARGE)
     reference = str(level.get("$ref", "")).removeprefix(_PREFIX)
-    if reference in inside or nested > _NESTED:
+    if reference in inside or nested > _MAX_NESTING:
         raise SchemaTooLarge("a name below it has a slash, and it refers to itself", f"$defs.{reference or inside[-1]}")
     if reference in names:
         return _inline(definitions[reference], names, definitions, (*inside, reference), room, nested + 1)

@@ -10,15 +10,15 @@ from moonshim.engine.request.schema.bounds import TOO_LARGE, SchemaTooLarge, enf
 from moonshim.engine.request.schema.merge import Json
 from moonshim.engine.request.schema.plain import is_plain
 from moonshim.engine.request.schema.rewrite import SchemaRewriter
-from moonshim.engine.request.schema.weight import LARGEST, MOST_READ
+from moonshim.engine.request.schema.weight import MAX_SCHEMA_BYTES, MAX_SCHEMA_WEIGHT
 from moonshim.engine.wire.json_fields import shorten_repr
 from moonshim.errors import CannotExpress
 
 __all__ = ["moonshot_schema", "rewrite_schema"]
 
-_DEEPEST: Final = 200
-_ESCAPED: Final = 6
-_LONGEST_NUMBER: Final = 4096
+_MAX_DEPTH: Final = 200
+_ESCAPE_LENGTH: Final = 6
+_MAX_NUMBER_BITS: Final = 4096
 
 
 def moonshot_schema(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]:
@@ -41,7 +41,7 @@ def moonshot_schema(schema: Json, *, tool: str | None) -> tuple[Json, list[str]]
 def _is_small(schema: Json) -> bool:
     """Whether a schema is within the limit even if Moonshot escapes every character."""
     try:
-        return len(msgspec.json.encode(schema)) * _ESCAPED <= LARGEST
+        return len(msgspec.json.encode(schema)) * _ESCAPE_LENGTH <= MAX_SCHEMA_BYTES
     except (UnicodeEncodeError, TypeError, RecursionError):
         return False
 
@@ -74,7 +74,7 @@ def _measure(schema: Any, whose: str) -> tuple[int, int]:
         raise _cannot(whose, "At path 'root': schema must be an object")
     count = heavy = 0
     level: list[Any] = [schema]
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         count += len(level)
         below: list[Any] = []
         for value in level:
@@ -90,11 +90,11 @@ def _measure(schema: Any, whose: str) -> tuple[int, int]:
                     below.append(item)
                 elif isinstance(item, str):
                     heavy += len(item) + 2
-                elif isinstance(item, int) and item.bit_length() > _LONGEST_NUMBER:
+                elif isinstance(item, int) and item.bit_length() > _MAX_NUMBER_BITS:
                     raise _cannot(whose, "At path 'root': a number below it is too large")
-            if heavy > MOST_READ:
+            if heavy > MAX_SCHEMA_WEIGHT:
                 raise _cannot(whose, f"At path 'root': {TOO_LARGE}")
         if not below:
             return count, heavy
         level = below
-    raise _cannot(whose, f"At path 'root': nested deeper than {_DEEPEST} levels")
+    raise _cannot(whose, f"At path 'root': nested deeper than {_MAX_DEPTH} levels")

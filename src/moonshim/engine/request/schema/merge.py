@@ -16,10 +16,10 @@ Json: TypeAlias = dict[str, Any]
 
 NOTES: Final = ("title", "description", "default")
 """Keywords that do not constrain values."""
-_LARGEST: Final = 1.7976931348623157e308
+_MAX_DOUBLE: Final = 1.7976931348623157e308
 _LOWER: Final = ("minimum", "minLength", "minItems")
 _UPPER: Final = ("maximum", "maxLength", "maxItems")
-_COMPARED: Final = 8
+_MAX_COMPARED: Final = 8
 """Number of descriptions to compare a new one with, which keeps the cost linear."""
 
 
@@ -94,7 +94,7 @@ class SchemaMerger:
                 self._required.update(dict.fromkeys(name for name in value if isinstance(name, str)))
         elif keyword == "description":
             self._descriptions = self._descriptions or [current]
-            if not any(value in known for known in self._descriptions[:_COMPARED]):
+            if not any(value in known for known in self._descriptions[:_MAX_COMPARED]):
                 self._descriptions.append(value)
         else:
             return False
@@ -146,7 +146,7 @@ def is_same_json(one: Any, other: Any) -> bool:
 
 def is_number(value: Any) -> TypeGuard[float]:
     """Whether a value is a number that a double can represent: Moonshot reads all numbers as doubles."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MAX_DOUBLE
 
 
 def type_names(value: Any) -> list[Any]:

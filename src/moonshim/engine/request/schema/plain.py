@@ -17,9 +17,9 @@ _OBJECT: Final = frozenset({"type", "properties", "required", "additionalPropert
 _ARRAY: Final = frozenset({"type", "items", "description"})
 _SCALAR: Final = frozenset({"type", "description", "enum"})
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
-_DEEPEST: Final = 6
-_MOST: Final = 200
-_LONGEST: Final = 2_000
+_MAX_DEPTH: Final = 6
+_MAX_ENTRIES: Final = 200
+_MAX_LENGTH: Final = 2_000
 
 
 def is_plain(schema: Any, depth: int = 0) -> bool:
@@ -28,10 +28,10 @@ def is_plain(schema: Any, depth: int = 0) -> bool:
     >>> is_plain({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
     True
     """
-    if not isinstance(schema, dict) or depth > _DEEPEST:
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return False
     kind, about = schema.get("type"), schema.get("description", "")
-    if not isinstance(kind, str) or not isinstance(about, str) or len(about) > _LONGEST:
+    if not isinstance(kind, str) or not isinstance(about, str) or len(about) > _MAX_LENGTH:
         return False
     if kind == "object":
         return _is_plain_object(schema, depth)
@@ -44,7 +44,7 @@ def is_plain(schema: Any, depth: int = 0) -> bool:
 
 def _is_plain_object(schema: Json, depth: int) -> bool:
     properties, required = schema.get("properties"), schema.get("required", [])
-    if not schema.keys() <= _OBJECT or not isinstance(properties, dict) or len(properties) > _MOST >> depth:
+    if not schema.keys() <= _OBJECT or not isinstance(properties, dict) or len(properties) > _MAX_ENTRIES >> depth:
         return False
     if not isinstance(schema.get("additionalProperties", False), bool) or not isinstance(required, list):
         return False
@@ -64,7 +64,7 @@ def _is_plain_enum(schema: Json, kind: str) -> bool:
     if "enum" not in schema:
         return True
     values = schema["enum"]
-    if kind != "string" or not isinstance(values, list) or not 0 < len(values) <= _MOST:
+    if kind != "string" or not isinstance(values, list) or not 0 < len(values) <= _MAX_ENTRIES:
         return False
-    texts = all(isinstance(value, str) and len(value) <= _LONGEST for value in values)
+    texts = all(isinstance(value, str) and len(value) <= _MAX_LENGTH for value in values)
     return texts and len(set(values)) == len(values)

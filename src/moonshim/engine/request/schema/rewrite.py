@@ -10,15 +10,15 @@ from moonshim.engine.request.schema.keywords import ELSEWHERE, append_notes, con
 from moonshim.engine.request.schema.merge import NOTES, Json, SchemaMerger, Unsatisfiable, is_number, type_names
 from moonshim.engine.request.schema.plain import RESERVED
 from moonshim.engine.request.schema.values import KEYWORDS_OF, can_keep_enum, kind_of, mend_ranges, split_enum
-from moonshim.engine.request.schema.weight import MOST_READ, child_path, own_weight, weight
+from moonshim.engine.request.schema.weight import MAX_SCHEMA_WEIGHT, child_path, own_weight, weight
 from moonshim.engine.wire.json_fields import shorten_repr
 from moonshim.errors import CannotExpress
 
-__all__ = ["MOST_BRANCHES", "SchemaRewriter"]
+__all__ = ["MAX_BRANCHES", "SchemaRewriter"]
 
-MOST_BRANCHES: Final = 500
-_MOST_NESTED: Final = 64
-_COPIES: Final = 2000
+MAX_BRANCHES: Final = 500
+_MAX_NESTING: Final = 64
+_MAX_COPIES: Final = 2000
 """Maximum number of duplicated levels; above that a constraint is dropped rather than repeated."""
 
 
@@ -34,9 +34,9 @@ class SchemaRewriter:
         self._whose = whose
         self._definitions = Definitions(root)
         self._visits = 0
-        self._enough = size + _COPIES
+        self._enough = size + _MAX_COPIES
         self._written = 0
-        self._room = heavy + MOST_READ
+        self._room = heavy + MAX_SCHEMA_WEIGHT
         self._nested = 0
         self.changes: list[str] = []
 
@@ -80,8 +80,8 @@ class SchemaRewriter:
 
     def _rewrite(self, raw: Any, path: str, inside: frozenset[str]) -> Json:
         """`inside`: the references inlined on the way here; none is inlined inside itself."""
-        if self._nested >= _MOST_NESTED:
-            raise self._cannot(path, f"it is nested deeper than {_MOST_NESTED} schemas")
+        if self._nested >= _MAX_NESTING:
+            raise self._cannot(path, f"it is nested deeper than {_MAX_NESTING} schemas")
         self._nested += 1
         try:
             keywords, inside = self._merge_level(raw, path, inside)
@@ -255,10 +255,10 @@ class SchemaRewriter:
         return rest
 
     def _split_groups(self, branches: list[Json], path: str) -> list[Json]:
-        while len(branches) > MOST_BRANCHES:
-            starts = range(0, len(branches), MOST_BRANCHES)
-            branches = [{"anyOf": branches[at : at + MOST_BRANCHES]} for at in starts]
-            self._report(path, f"anyOf was divided into groups of {MOST_BRANCHES}")
+        while len(branches) > MAX_BRANCHES:
+            starts = range(0, len(branches), MAX_BRANCHES)
+            branches = [{"anyOf": branches[at : at + MAX_BRANCHES]} for at in starts]
+            self._report(path, f"anyOf was divided into groups of {MAX_BRANCHES}")
         return branches
 
     # --- types ----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from moonshim.engine.request.schema.merge import Json, Unsatisfiable, is_number
 
-__all__ = ["KEYWORDS_OF", "LONGEST_ENUM", "can_keep_enum", "kind_of", "mend_ranges", "split_enum"]
+__all__ = ["KEYWORDS_OF", "MAX_ENUM_VALUES", "can_keep_enum", "kind_of", "mend_ranges", "split_enum"]
 
 KEYWORDS_OF: Final[dict[str, frozenset[str]]] = {
     "object": frozenset({"properties", "required", "additionalProperties"}),
@@ -18,7 +18,7 @@ KEYWORDS_OF: Final[dict[str, frozenset[str]]] = {
     "boolean": frozenset({"enum"}),
     "null": frozenset({"enum"}),
 }
-LONGEST_ENUM: Final = 1000
+MAX_ENUM_VALUES: Final = 1000
 _RANGES: Final = (("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems"))
 _LISTED: Final = frozenset({"string", "number", "integer", "boolean", "null"})
 """Types whose values are allowed in an enum."""
@@ -51,7 +51,7 @@ def _fits(value: Any, types: list[str]) -> bool:
 def can_keep_enum(keywords: Json, types: list[str] | None) -> bool:
     """Whether an enum can stay unchanged next to its types."""
     values = keywords["enum"]
-    if types is None or len(values) > LONGEST_ENUM or not all(_fits(value, types) for value in values):
+    if types is None or len(values) > MAX_ENUM_VALUES or not all(_fits(value, types) for value in values):
         return False
     if len(types) == 1:
         return types[0] in _LISTED
@@ -84,7 +84,7 @@ def _split_group(label: str, group: list[Any], types: list[str] | None) -> list[
         return [{"type": "null"}]
     if label not in _LISTED:
         return [{"type": label}]
-    return [{"type": label, "enum": group[at : at + LONGEST_ENUM]} for at in range(0, len(group), LONGEST_ENUM)]
+    return [{"type": label, "enum": group[at : at + MAX_ENUM_VALUES]} for at in range(0, len(group), MAX_ENUM_VALUES)]
 
 
 def mend_ranges(keywords: Json, type_: str, changes: list[str]) -> None:

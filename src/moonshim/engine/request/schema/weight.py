@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["LARGEST", "MOST_READ", "child_path", "own_weight", "weight"]
+__all__ = ["MAX_SCHEMA_BYTES", "MAX_SCHEMA_WEIGHT", "child_path", "own_weight", "weight"]
 
-LARGEST: Final = 120_000
+MAX_SCHEMA_BYTES: Final = 120_000
 """Bytes of JSON that Moonshot accepts for one schema."""
-MOST_READ: Final = 4 * LARGEST
+MAX_SCHEMA_WEIGHT: Final = 4 * MAX_SCHEMA_BYTES
 """A schema above this size, including annotations and unused definitions, is not examined further."""
 _HOLD_SCHEMAS: Final = frozenset(
     {
