@@ -23,11 +23,10 @@ from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import SafeArguments
 from moonshim.engine.request.adapt import adapt_foreign_history, adapt_request
 from moonshim.engine.request.extra_body import check_extra_body, merge_extra_body
+from moonshim.engine.request.messages.chat_fields import mark_prefill
 from moonshim.engine.request.messages.history_ids import policy_of
 from moonshim.engine.request.messages.legacy_functions import convert_function_fields
-from moonshim.engine.request.messages.prefill import mark_prefill
-from moonshim.engine.request.messages.reasoning import restore_reasoning
-from moonshim.engine.request.messages.think_text import read_think_text
+from moonshim.engine.request.messages.reasoning import read_think_text, restore_reasoning
 from moonshim.engine.signing import Signer
 from moonshim.engine.stages import Transformer, TransformerFailed, name_of
 from moonshim.engine.tokens import estimate_tokens

@@ -18,7 +18,7 @@ from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.located import LocatedMessage, locate_messages, replace_messages
 from moonshim.engine.request.messages.call_order import order_calls
 from moonshim.engine.request.messages.called_tools import MendArguments, adapt_calls
-from moonshim.engine.request.messages.chat_shapes import adapt_chat_fields
+from moonshim.engine.request.messages.chat_fields import adapt_chat_fields
 from moonshim.engine.request.messages.empty_messages import drop_empty, merge_assistant_messages, merge_user_messages
 from moonshim.engine.request.messages.history_ids import assign_ids
 from moonshim.engine.request.messages.legacy_functions import convert_function_messages

@@ -12,7 +12,7 @@ from moonshim.engine.dialects.openai_chat import extras as chat_extras
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.located import LocatedMessage
-from moonshim.engine.request.messages.chat_shapes import can_continue
+from moonshim.engine.request.messages.chat_fields import can_continue
 from moonshim.engine.values.conversation import (
     Change,
     Media,

@@ -1,4 +1,4 @@
-"""Reasoning of earlier turns -> in the field that the host reads; lost reasoning is restored or replaced.
+"""Reasoning of earlier turns, also in `<think>` text -> in the field that the host reads; lost reasoning is restored.
 
 The replacement for lost reasoning is the mildest value that the host accepts: nothing, an empty string or a space.
 Never words, which the model would read as its own reasoning.
@@ -18,7 +18,7 @@ from moonshim.engine.request.located import ChangeCounter, LocatedMessage
 from moonshim.engine.signing import is_signed
 from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Request, Text, ToolCall
 
-__all__ = ["adapt_reasoning", "restore_reasoning"]
+__all__ = ["adapt_reasoning", "read_think_text", "restore_reasoning"]
 
 _REDACTED: Final = "redacted_thinking"
 _ROUTED: Final = "reasoning."
@@ -247,3 +247,36 @@ def _has_string(entry: dict[str, Any], key: str) -> bool:
 
 def _has_content(reasoning: Reasoning) -> bool:
     return bool(reasoning.text or reasoning.signature or reasoning.details)
+
+
+# --- reasoning in text ------------------------------------------------------------------------------------------------
+
+
+_THINK_TEXT: Final = re.compile(r"\s*<think>(.*?)</think>\s*(.*)", re.DOTALL)
+
+
+def read_think_text(request: Request) -> tuple[Request, list[Change]]:
+    """Convert a leading, complete `<think>…</think>` of an assistant message without reasoning into reasoning.
+
+    Clients without a reasoning field (pydantic-ai over Responses) return it that way. A model that sees its reasoning
+    as content starts to write its reasoning into the content.
+    """
+    messages, changes = list[Message](), list[Change]()
+    for number, message in enumerate(request.messages):
+        converted = _split_reasoning(message) if message.role == "assistant" else None
+        messages.append(message if converted is None else converted)
+        if converted is not None:
+            place = request.locations[number] if number < len(request.locations) else None
+            changes.append(Change("think_text", "a thought that was told as text is sent as reasoning", place))
+    return (replace(request, messages=tuple(messages)), changes) if changes else (request, [])
+
+
+def _split_reasoning(message: Message) -> Message | None:
+    parts = message.parts
+    if not parts or not isinstance(parts[0], Text) or "<think>" not in parts[0].text:
+        return None
+    match = _THINK_TEXT.fullmatch(parts[0].text)
+    if match is None or any(isinstance(part, Reasoning) for part in parts):
+        return None
+    rest: tuple[Part, ...] = (Text(match[2]),) if match[2] else ()
+    return replace(message, parts=(Reasoning(match[1].strip("\n")), *rest, *parts[1:]))

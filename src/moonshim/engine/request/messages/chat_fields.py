@@ -1,8 +1,12 @@
-"""Chat message fields that hosts refuse (malformed `tool_calls` entries, a misplaced `partial`) -> fixed."""
+"""Chat message fields that hosts refuse or require: malformed `tool_calls`, a missing or misplaced `partial`."""
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.anthropic.extras import DIALECT as MESSAGES
 from moonshim.engine.dialects.openai_chat.extras import (
+    as_partial,
     is_partial,
     is_plain,
     with_plain_calls,
@@ -10,9 +14,9 @@ from moonshim.engine.dialects.openai_chat.extras import (
     without_unread_calls,
 )
 from moonshim.engine.request.located import LocatedMessage
-from moonshim.engine.values.conversation import Change, Message, ToolCall
+from moonshim.engine.values.conversation import Change, Message, Request, ToolCall
 
-__all__ = ["adapt_chat_fields", "can_continue"]
+__all__ = ["adapt_chat_fields", "can_continue", "mark_prefill"]
 
 
 def adapt_chat_fields(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
@@ -38,3 +42,15 @@ def adapt_chat_fields(messages: list[LocatedMessage], changes: list[Change]) -> 
 def can_continue(message: Message, *, last: bool) -> bool:
     """Whether the model can be asked to continue this message."""
     return last and message.role == "assistant" and not any(isinstance(part, ToolCall) for part in message.parts)
+
+
+def mark_prefill(request: Request) -> tuple[Request, list[Change]]:
+    """Messages continues a trailing assistant message; Kimi on Chat requires the `partial` flag for that."""
+    last = request.messages[-1] if request.messages else None
+    if MESSAGES not in request.extras or last is None or last.role != "assistant" or is_partial(last):
+        return request, []
+    if any(isinstance(part, ToolCall) for part in last.parts):
+        return request, []
+    place = request.locations[len(request.messages) - 1] if len(request.locations) == len(request.messages) else None
+    change = Change("prefill", "the answer that the client has begun is marked as one to go on with", place)
+    return replace(request, messages=(*request.messages[:-1], as_partial(last))), [change]
