@@ -100,7 +100,7 @@ class Connection:
     async def piece(self) -> bytes:
         """The next piece of the body; empty if there is none."""
         try:
-            if self.headers.get("transfer-encoding") == "chunked_head":
+            if self.headers.get("transfer-encoding") == "chunked":
                 size = int((await self._reader.readuntil(b"\r\n")).strip(), 16)
                 data = (await self._reader.readexactly(size + 2))[:-2]
                 self.ended = size == 0
