@@ -311,7 +311,7 @@ def _modernize(request: Request, profile: HostProfile) -> tuple[Request, list[Ch
 
 
 def _options_for(request: Request, profile: HostProfile) -> KimiOptions:
-    """How much of a response is repaired where nobody configured it."""
+    """How much of a response is repaired by default."""
     if is_kimi_model(request.model):
         return _mending_options(profile.id_policy)
     return PASS_THROUGH if profile.grammar is None else _mending_options("keep")

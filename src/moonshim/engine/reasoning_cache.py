@@ -46,9 +46,9 @@ HISTORY_LENGTH: Final = 64
 MAX_REASONING_BYTES: Final = 1024 * 1024
 """Maximum number of bytes of reasoning; more is not stored."""
 MAX_LOST_TURNS: Final = 1000
-"""How many lost turns of one conversation a shared store is asked for, the newest ones."""
+"""Maximum number of lost turns of a conversation to look up in a shared store, newest first."""
 _TURNS_DROPPED_AT_ONCE: Final = 200
-"""Beyond the maximum, the oldest are dropped in steps of this size: each step empties the host's prompt cache."""
+"""Above the maximum, the oldest are dropped in steps of this size: each step invalidates the host's prompt cache."""
 _KEYS_PER_BATCH: Final = 200
 _VERSION: Final = b"\x01"
 _DIGEST: Final = 16
@@ -241,14 +241,14 @@ def lookup(turn: LostTurn, entries: Mapping[str, bytes]) -> Reasoning | None:
 
 
 def store_key(space: str, key: str) -> str:
-    """The key under which a store keeps entries of one space, which nobody outside of that space can read."""
+    """The store key of an entry within one space; other spaces cannot read it."""
     return f"{space}:{key}"
 
 
 class ReasoningLookup:
-    """Finds the reasoning that the turns of a request have lost, whatever the store: read `keys`, then `resolve`.
+    """Finds the lost reasoning of a request's turns in any store: read `keys`, then call `resolve`.
 
-    With a `limit`, the oldest turns of a very long conversation are given up.
+    With a `limit`, the oldest turns of a very long conversation are skipped.
 
     >>> asked = Request(model="k3", messages=(Message("user", (Text("hi"),)),))
     >>> answer = Message("assistant", (Reasoning("They greet."), Text("Hello!")))
@@ -270,7 +270,7 @@ class ReasoningLookup:
         self.keys: list[str] = list(dict.fromkeys(key for key, _ in self._turns))
 
     def batches(self) -> list[list[str]]:
-        """The keys for stores that answer many at a time."""
+        """The keys, for stores that look up many at a time."""
         return [self.keys[at : at + _KEYS_PER_BATCH] for at in range(0, len(self.keys), _KEYS_PER_BATCH)]
 
     def resolve(self, entries: Mapping[str, Mapping[str, bytes]]) -> dict[int, Reasoning]:

@@ -160,7 +160,7 @@ def _has_own_token(entry: Json) -> bool:
 
 
 def single_signature(reasoning: Sequence[Reasoning]) -> str | None:
-    """The signature that the details do not contain; None for merged reasoning, which nobody signed."""
+    """The signature that the details do not contain; None for merged reasoning, which has no signature."""
     signed = [part for part in reasoning if part.text or part.signature]
     if len(signed) != 1 or any("signature" in entry for part in reasoning for entry in part.details):
         return None
