@@ -97,7 +97,7 @@ class TestLeaving:
         async def test() -> None:
             async with asking(script) as (host, provider):
                 task = asyncio.create_task(collected(answer(provider)))
-                await host.until(lambda: len(host.asked) == 1)
+                await host.until(lambda: len(host.requests) == 1)
                 await asyncio.sleep(0)
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
@@ -113,11 +113,11 @@ class TestLeaving:
 
             async with asking(refuse) as (host, provider):
                 task = asyncio.create_task(collected(answer(provider)))
-                await host.until(lambda: len(host.asked) == 1)
+                await host.until(lambda: len(host.requests) == 1)
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
-                assert len(host.asked) == 1
+                assert len(host.requests) == 1
 
         run(test())
 
@@ -176,7 +176,7 @@ class TestKeeping:
         async def test() -> None:
             async def slow(peer: Peer, asked: HostRequest) -> None:
                 await peer.send(chunked_head() + chunks(chunk("Hello"), end=False))
-                await host.told.wait()
+                await host.resumed.wait()
                 await peer.send(chunks(chunk(finish="stop"), b"data: [DONE]\n\n"))
 
             async with asking(slow) as (host, provider):
@@ -184,7 +184,7 @@ class TestKeeping:
                 async for event in answer(provider):
                     seen.append(event)
                     if isinstance(event, BlockDelta):
-                        host.told.set()
+                        host.resumed.set()
                 assert isinstance(seen[-1], Finished)
 
         run(test())

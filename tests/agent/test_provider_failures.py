@@ -139,7 +139,7 @@ class TestAskedAgain:
     def test_as_long_as_the_host_says_and_no_longer_than_was_allowed(self) -> None:
         async def test() -> None:
             async def refuse(peer: Peer, asked: HostRequest) -> None:
-                seconds = b"3600" if len(host.asked) > 1 else b"7"
+                seconds = b"3600" if len(host.requests) > 1 else b"7"
                 await peer.send(b"HTTP/1.1 429 No\r\nretry-after: " + seconds + b"\r\ncontent-length: 0\r\n\r\n")
 
             waited.clear()
@@ -153,7 +153,7 @@ class TestAskedAgain:
                 assert failed.retryable
                 assert provider.problem is not None
                 assert provider.problem.retry_after == 3600.0
-                assert len(host.asked) == 2
+                assert len(host.requests) == 2
             assert waited == [pytest.approx(7 * 1.05)]
 
         run(test())
@@ -188,7 +188,7 @@ class TestAskedAgain:
                 (failed,) = await collected(provider.stream_chat_with_tools(human()))
                 assert isinstance(failed, Failed)
                 assert failed.code == "upstream_stalled"
-                assert len(host.asked) == 1
+                assert len(host.requests) == 1
 
         run(test())
 

@@ -31,7 +31,7 @@ def test_the_answer_as_text_has_no_colours_and_moves_nothing(host: Simulator, tm
     done = once(host, in_folder(tmp_path), "-p", "hostile words", "--yolo")
     assert done.code == 0
     assert done.out.decode() == "The end \\x1b[2J\\x1b]0;owned\\x07\\x1b[31mred\\u202etxt\n"
-    assert done.told == ""
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("form", ["json", "stream-json"])
@@ -74,7 +74,7 @@ def test_a_conversation_without_thoughts_goes_on_at_a_strict_host_that_nobody_kn
     with Simulator(model=Player(), behaviour="moonshot", assume=("k3-needs-reasoning",)).running() as strict:
         for model in ("kimi-k2.5", "kimi-k2.7-code", "kimi-k3"):
             told = once(strict, tmp_path, "-p", "hello", "--resume", conversation, model=model)
-            assert (told.code, told.out) == (0, b"Hello yourself.\n"), (model, told.told)
+            assert (told.code, told.out) == (0, b"Hello yourself.\n"), (model, told.stderr)
         assert not strict.refusals
 
 
@@ -111,7 +111,7 @@ def test_providers_models_and_prices_are_those_of_the_gateway(host: Simulator, t
     assert (answer["provider"], answer["model"], answer["text"]) == ("other", "kimi-k3", "Hello yourself.")
     assert answer["cost"] == {"$": pytest.approx(answer["usage"]["input_tokens"] / 1000)}
     assert host.requests[-1].wire == "anthropic"
-    assert "nothing of this conversation is kept" in done.told
+    assert "nothing of this conversation is kept" in done.stderr
 
 
 def test_a_host_that_cannot_be_reached_and_a_model_that_it_lacks_come_with_a_next_step(
@@ -119,19 +119,19 @@ def test_a_host_that_cannot_be_reached_and_a_model_that_it_lacks_come_with_a_nex
 ) -> None:
     done = once(host, in_folder(tmp_path), "-p", "hi", model="kimi-k9")
     assert done.code == 1
-    assert "Choose another with --model" in done.told
+    assert "Choose another with --model" in done.stderr
     address = "http://127.0.0.1:9/v1"
     data = str(tmp_path / "data")
     done = run_moonshim(
         "chat", "--base-url", address, "--model", "kimi-k3", "-p", "hi", cwd=tmp_path, XDG_DATA_HOME=data
     )
-    assert (done.code, "is --base-url right?" in done.told) == (1, True)
+    assert (done.code, "is --base-url right?" in done.stderr) == (1, True)
     file = tmp_path / "x.toml"
     file.write_text(
         f'[[providers]]\nname = "a"\napi_base_url = "{address}"\nmodels = ["kimi-k3"]\n[retries]\nattempts = 1\n'
     )
     done = run_moonshim("chat", "--config", file, "-p", "hi", cwd=tmp_path, XDG_DATA_HOME=data)
-    assert (done.code, f"`moonshim doctor --config {file}`" in done.told) == (1, True)
+    assert (done.code, f"`moonshim doctor --config {file}`" in done.stderr) == (1, True)
 
 
 def test_nobody_is_there_to_be_asked(host: Simulator, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_nobody_is_there_to_be_asked(host: Simulator, tmp_path: Path) -> None:
     answer = json.loads(done.out)
     assert (done.code, answer["text"]) == (0, "Written.")
     assert "Nobody can be asked here" in answer["calls"][0]["result"]
-    assert done.told == "moonshim chat: write_file was refused; --allow write_file or --yolo allows it\n"
+    assert done.stderr == "moonshim chat: write_file was refused; --allow write_file or --yolo allows it\n"
     assert not (folder / "new.txt").exists()
 
 
@@ -156,7 +156,7 @@ def test_how_it_ends_is_told_and_in_the_exit_code(
 ) -> None:
     done = once(host, in_folder(tmp_path), "-p", "both of them", *more, model=model)
     assert (done.code, done.out) == (code, b"")
-    assert told in done.told
+    assert told in done.stderr
 
 
 @pytest.mark.parametrize(("more", "runs"), [([], 4), (["--repeats", "2"], 2)])

@@ -43,13 +43,13 @@ def doctor(folder: Path, *arguments: str, more: str = "", **hosts: Script) -> Co
         file = configuration(folder, more, **{name: host.url for name, host in serving.items()})
         done = await asyncio.to_thread(run_moonshim, "doctor", "--config", file, *arguments, LAB_KEY=KEY)
         for host in serving.values():
-            assert all(asked.headers["authorization"] == f"Bearer {KEY}" for asked in host.asked)
+            assert all(asked.headers["authorization"] == f"Bearer {KEY}" for asked in host.requests)
             await host.__aexit__(None, None, None)
         return done
 
     done = run(ask())
     assert KEY.encode() not in done.out
-    assert KEY not in done.told
+    assert KEY not in done.stderr
     return done
 
 
@@ -63,7 +63,7 @@ def refusing() -> Script:
 
 def test_all_that_is_right_is_told_and_the_exit_code_is_0(tmp_path: Path) -> None:
     done = doctor(tmp_path, lab=chat_host())
-    assert (done.code, done.told) == (0, "")
+    assert (done.code, done.stderr) == (0, "")
     first, *rest = done.out.decode().splitlines()
     assert first == "✓ lab/kimi-k2.5  key, address, model and dialect are right; nothing to mend"
     text = "\n".join(rest)
@@ -139,7 +139,7 @@ def test_wrong_use_is_told_with_exit_code_2(tmp_path: Path, arguments: list[str]
     configuration(tmp_path, lab="http://127.0.0.1:9")
     done = run_moonshim("doctor", *arguments, cwd=tmp_path, LAB_KEY=KEY, MOONSHIM_CONFIG="moonshim.toml")
     assert (done.code, done.out) == (2, b"")
-    assert told in done.told
+    assert told in done.stderr
 
 
 def test_with_nothing_configured_it_names_what_it_looked_for(tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_with_nothing_configured_it_names_what_it_looked_for(tmp_path: Path) -> 
     ran = subprocess.run([*MOONSHIM, "doctor"], capture_output=True, cwd=tmp_path, env=environ, timeout=60, check=False)
     done = CompletedCommand(ran)
     assert (done.code, done.out) == (2, b"")
-    assert "MOONSHOT_API_KEY" in done.told
-    assert "moonshim config example" in done.told
+    assert "MOONSHOT_API_KEY" in done.stderr
+    assert "moonshim config example" in done.stderr
 
 
 def test_on_a_terminal_there_are_colours_and_a_line_of_progress_that_goes_away(tmp_path: Path) -> None:

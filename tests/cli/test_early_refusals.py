@@ -45,7 +45,7 @@ def answer_to(gateway: Running, data: bytes) -> tuple[int, dict[str, str]]:
 
 
 def is_logged(gateway: Running, status: int, id: str) -> bool:
-    return any(f'"request_id":"{id}","status":{status}' in line for line in gateway.told.splitlines())
+    return any(f'"request_id":"{id}","status":{status}' in line for line in gateway.stderr.splitlines())
 
 
 def test_what_is_refused_before_any_route_has_a_request_id_that_is_logged(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def written(folder: Path, body: Any) -> Path:
 
 def test_it_shows_what_the_engine_would_send() -> None:
     done = explain(REQUEST, "--host", "moonshot", "--model", "kimi-k2.6", "--format", "json")
-    assert (done.code, done.told) == (0, "")
+    assert (done.code, done.stderr) == (0, "")
     shown = json.loads(done.out)
     prepared = moonshim.prepare_request(
         json.loads(REQUEST.read_text()), dialect="anthropic", host="moonshot", model="kimi-k2.6"
@@ -98,7 +98,7 @@ def test_what_cannot_be_is_said_in_a_line(
 ) -> None:
     done = explain(written(tmp_path, body), *arguments)
     assert done.code == code
-    assert told in done.told
+    assert told in done.stderr
     assert done.out == b""
 
 
@@ -115,7 +115,7 @@ def test_a_refusal_in_json_is_in_the_clients_own_dialect(tmp_path: Path) -> None
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     done = explain(tmp_path / "none.json")
     assert done.code == 1
-    assert "No such file" in done.told
+    assert "No such file" in done.stderr
 
 
 def test_help_teaches() -> None:
@@ -140,4 +140,4 @@ def test_nothing_in_a_request_steers_the_terminal(tmp_path: Path) -> None:
     )
     done = explain(refused, "--format", "json")
     assert done.code == 1
-    assert not [char for char in done.out.decode() + done.told if not char.isprintable() and char != "\n"]
+    assert not [char for char in done.out.decode() + done.stderr if not char.isprintable() and char != "\n"]

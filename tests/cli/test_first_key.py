@@ -18,9 +18,9 @@ def test_a_gateway_for_others_is_three_commands(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setenv("MOONSHOT_API_KEY", "sk-0123456789abcdef")
         monkeypatch.setenv("MOONSHOT_BASE_URL", f"{host.url}/v1")
         refused = run_moonshim("serve", "--host", "0.0.0.0", "--port", "0", cwd=tmp_path)
-        assert (refused.code, "moonshim keys new NAME" in refused.told) == (2, True)
+        assert (refused.code, "moonshim keys new NAME" in refused.stderr) == (2, True)
         made = run_moonshim("keys", "new", "alice", cwd=tmp_path)
-        assert made.code == 0, made.told
+        assert made.code == 0, made.stderr
         key = made.out.decode().strip()
         (file,) = (tmp_path / "home").rglob("moonshim.toml")
         with running("serve", cwd=tmp_path) as gateway:

@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Iterator[Path]:
 
 def keys(*arguments: str, file: Path) -> str:
     done = run_moonshim("keys", *arguments, "--config", file)
-    assert done.code == 0, done.told
+    assert done.code == 0, done.stderr
     return done.out.decode().strip()
 
 
@@ -45,7 +45,7 @@ def ask(gateway: Running, key: str | None = None, **headers: str) -> int:
 
 
 def events(gateway: Running, name: str) -> list[dict[str, Any]]:
-    whole = gateway.told.rpartition("\n")[0]  # of a line that is being written, nothing is known yet
+    whole = gateway.stderr.rpartition("\n")[0]  # of a line that is being written, nothing is known yet
     return [line for line in map(json.loads, whole.splitlines()) if line["event"] == name]
 
 
@@ -233,6 +233,6 @@ def test_a_key_that_may_use_no_model_is_refused_with_what_to_write_instead(suffi
     path.write_text(path.read_text().replace('"kimi-*"', ""))
     done = run_moonshim("config", "check", path, MOONSHOT_API_KEY="sk-0123456789abcdef")
     assert done.code == 1
-    assert "keys[0].models" in done.told
-    assert "leave `models` out to allow all" in done.told
-    assert "`moonshim keys revoke`" in done.told
+    assert "keys[0].models" in done.stderr
+    assert "leave `models` out to allow all" in done.stderr
+    assert "`moonshim keys revoke`" in done.stderr

@@ -21,7 +21,7 @@ def test_alone_it_prints_help_and_calls_that_bad_usage() -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["mend", "--help"], ["mend", "-h"]])
 def test_help_goes_to_standard_output_without_colours(arguments: list[str]) -> None:
     done = run_moonshim(*arguments)
-    assert (done.code, done.told) == (0, "")
+    assert (done.code, done.stderr) == (0, "")
     assert done.out.startswith(b"usage: moonshim")
     assert b"\x1b" not in done.out
 
@@ -44,8 +44,8 @@ def test_the_version_is_that_of_the_package() -> None:
 def test_an_unknown_command_is_bad_usage_and_the_commands_are_named() -> None:
     done = run_moonshim("mned\x1b[31m")
     assert done.code == 2
-    assert "'mend'" in done.told or "mend" in done.told
-    assert "\x1b" not in done.told
+    assert "'mend'" in done.stderr or "mend" in done.stderr
+    assert "\x1b" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_what_was_meant_is_proposed(arguments: list[str], intended: str) -> None
 
 def test_a_file_that_is_to_be_checked_is_told_how() -> None:
     done = run_moonshim("config", "mine.toml")
-    assert (done.code, "`moonshim config check mine.toml`" in done.told) == (2, True)
+    assert (done.code, "`moonshim config check mine.toml`" in done.stderr) == (2, True)
 
 
 def test_help_survives_an_encoding_that_lacks_its_characters() -> None:
     done = run_moonshim("mend", "--help", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
-    assert (done.code, done.told) == (0, "")
+    assert (done.code, done.stderr) == (0, "")
 
 
 def test_help_imports_no_command_and_nothing_that_costs_time() -> None:

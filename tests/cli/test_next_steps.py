@@ -26,7 +26,7 @@ def test_a_file_with_only_keys_names_the_variables_and_the_demo(command: list[st
     done = run_moonshim(*command, cwd=tmp_path)
     assert done.code == 2
     for word in ("moonshim.toml", "MOONSHOT_API_KEY", "OPENROUTER_API_KEY", "moonshim config example", "--demo"):
-        assert word in done.told
+        assert word in done.stderr
 
 
 def test_make_serve_still_serves_the_demo_when_the_file_has_only_keys(tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_make_serve_still_serves_the_demo_when_the_file_has_only_keys(tmp_path: 
 def test_the_demo_is_not_offered_to_other_machines_nor_told_to_make_keys(tmp_path: Path) -> None:
     done = run_moonshim("serve", "--demo", "--host", "0.0.0.0", "--port", "0", cwd=tmp_path)
     assert done.code == 2
-    assert "--demo serves this machine only" in done.told
-    assert "keys new" not in done.told
-    assert "open_without_keys" not in done.told
+    assert "--demo serves this machine only" in done.stderr
+    assert "keys new" not in done.stderr
+    assert "open_without_keys" not in done.stderr
 
 
 @pytest.mark.parametrize("command", [["serve", "--config"], ["config", "check"]], ids=lambda command: command[0])
@@ -60,7 +60,7 @@ def test_the_command_that_makes_a_key_names_the_file_that_is_served(command: lis
     file.write_text(f'{PROVIDER}[gateway]\nhost = "0.0.0.0"\n')
     done = run_moonshim(*command, "pub2.toml", cwd=tmp_path)
     assert done.code != 0
-    assert f"`moonshim keys new NAME --config {file}`" in done.told
+    assert f"`moonshim keys new NAME --config {file}`" in done.stderr
     assert run_moonshim("keys", "new", "NAME", "--config", file, cwd=tmp_path).code == 0
     assert run_moonshim("config", "check", "pub2.toml", cwd=tmp_path).code == 0
 
@@ -69,19 +69,19 @@ def test_the_command_that_makes_a_key_names_the_file_that_is_served(command: lis
 def test_a_log_folder_and_a_store_that_cannot_be_created_are_named(tmp_path: Path) -> None:
     done = run_moonshim("serve", "--demo", "--port", "0", "--log-dir", "/proc/x", cwd=tmp_path)
     assert done.code == 2
-    assert "log_dir /proc/x" in done.told
-    assert "standard output" not in done.told
+    assert "log_dir /proc/x" in done.stderr
+    assert "standard output" not in done.stderr
     done = run_moonshim("serve", "--demo", "--port", "0", cwd=tmp_path, MOONSHIM_STORE="sqlite:/proc/b.db")
     assert done.code != 0
-    assert "/proc/b.db" in done.told
-    assert "there is no folder" not in done.told
+    assert "/proc/b.db" in done.stderr
+    assert "there is no folder" not in done.stderr
 
 
 def test_a_file_to_check_that_does_not_exist_is_not_blamed_on_an_option(tmp_path: Path) -> None:
     done = run_moonshim("config", "check", "nofile.toml", cwd=tmp_path)
     assert done.code == 1
-    assert "nofile.toml: there is no such file" in done.told
-    assert "--config" not in done.told
+    assert "nofile.toml: there is no such file" in done.stderr
+    assert "--config" not in done.stderr
 
 
 def test_a_check_shows_the_fields_that_are_added_to_requests_and_hints_at_the_host(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_check_shows_the_fields_that_are_added_to_requests_and_hints_at_the_ho
 
 def test_explain_points_from_a_stream_to_mend_and_from_an_address_to_base_url(tmp_path: Path) -> None:
     done = run_moonshim("explain", EXAMPLE, cwd=tmp_path)
-    assert (done.code, "`moonshim mend` reads streams" in done.told) == (1, True)
+    assert (done.code, "`moonshim mend` reads streams" in done.stderr) == (1, True)
     done = run_moonshim("explain", "--host", "http://127.0.0.1:8000/v1", "request.json", cwd=tmp_path)
     assert (done.code, "--base-url" in done.lines[0]) == (2, True)
 
@@ -120,6 +120,6 @@ def test_a_file_of_claude_code_router_is_answered_in_its_own_terms(tmp_path: Pat
     checked = run_moonshim("config", "check", file, cwd=tmp_path).out.decode()
     assert "did you mean `moonshot,kimi-k2.5`?" in checked
     printed = run_moonshim("keys", "new", "ci", "--print", "--config", file, cwd=tmp_path)
-    assert "the list `keys`" in printed.told
-    assert '"require_keys": true' in printed.told
-    assert "[gateway]" not in printed.told
+    assert "the list `keys`" in printed.stderr
+    assert '"require_keys": true' in printed.stderr
+    assert "[gateway]" not in printed.stderr

@@ -51,7 +51,7 @@ def test_the_check_refuses_what_serve_refuses(line: str, word: str, tmp_path: Pa
     assert (served.code, served.out) == (2, b"")
     reason = checked.lines[0].removeprefix("✗ ").partition("moonshim.toml: ")[2]
     assert word in reason
-    assert reason in served.told
+    assert reason in served.stderr
 
 
 def test_the_check_of_an_environment_refuses_what_serve_refuses(
@@ -72,5 +72,5 @@ def test_what_the_check_accepts_is_served(tmp_path: Path, monkeypatch: pytest.Mo
     with running("serve", cwd=tmp_path) as served:
         assert served.get("/health")[0] == 200
         checked = run_moonshim("config", "check", cwd=tmp_path)  # while the store is in use
-        assert checked.code == 0, checked.told
+        assert checked.code == 0, checked.stderr
         assert served.stop() == 0

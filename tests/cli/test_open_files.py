@@ -103,7 +103,7 @@ def test_more_streams_than_descriptors_are_refused_with_an_answer_and_a_log_line
 
 
 def is_logged(gateway: Running, refused: set[str]) -> bool:
-    whole = gateway.told.rpartition("\n")[0]  # the last line may not be written to its end
+    whole = gateway.stderr.rpartition("\n")[0]  # the last line may not be written to its end
     return refused <= {line["request_id"] for line in map(json.loads, whole.splitlines()) if line.get("status") == 503}
 
 

@@ -57,33 +57,33 @@ class TestWhatIsRefused:
         done = serve(cwd=tmp_path)
         assert done.code == 2
         for word in (*LOOKED_FOR, "--config", "MOONSHIM_CONFIG", "moonshim.toml", "--demo", "moonshim config example"):
-            assert word in done.told
-        assert str(tmp_path / "home" / ".config" / "moonshim") in done.told
+            assert word in done.stderr
+        assert str(tmp_path / "home" / ".config" / "moonshim") in done.stderr
         assert done.out == b""
 
     def test_a_file_that_is_not_there_is_named(self, tmp_path: Path) -> None:
         done = serve("--config", "none.toml", cwd=tmp_path)
         assert done.code == 2
-        assert "none.toml: there is no such file" in done.told
+        assert "none.toml: there is no such file" in done.stderr
 
     def test_a_broken_file_is_told_with_its_line(self, tmp_path: Path) -> None:
         (tmp_path / "moonshim.toml").write_text(CONFIG.format(name="a") + "modles = []\n")
         done = serve("--config", "moonshim.toml", cwd=tmp_path)
         assert done.code == 2
-        assert "moonshim.toml:5" in done.told
-        assert "models" in done.told
+        assert "moonshim.toml:5" in done.stderr
+        assert "models" in done.stderr
 
     def test_an_address_that_others_reach_asks_for_keys(self, tmp_path: Path) -> None:
         done = serve("--host", "0.0.0.0", MOONSHOT_API_KEY="sk-test-key-12345", cwd=tmp_path)
         assert done.code == 2
-        assert "moonshim keys new" in done.told
-        assert "open_without_keys" in done.told
+        assert "moonshim keys new" in done.stderr
+        assert "open_without_keys" in done.stderr
 
     def test_several_workers_ask_for_a_store_that_they_can_share(self, tmp_path: Path) -> None:
         done = serve("--workers", "2", "--demo", cwd=tmp_path)
         assert done.code == 2
-        assert "sqlite:" in done.told
-        assert "redis://" in done.told
+        assert "sqlite:" in done.stderr
+        assert "redis://" in done.stderr
 
     def test_a_port_in_use_is_a_plain_line(self, tmp_path: Path) -> None:
         with socket.socket() as taken:
@@ -220,13 +220,13 @@ class TestServing:
         with running("--config", path, cwd=tmp_path) as gateway:
             assert "providers: first" in gateway.line
             path.write_text("no [toml")
-            wait_until(lambda: "configuration_rejected" in gateway.told, "the broken file is told")
+            wait_until(lambda: "configuration_rejected" in gateway.stderr, "the broken file is told")
             assert "first" in gateway.get("/ready")[1]
             path.write_text(CONFIG.format(name="second"))
             wait_until(lambda: "second" in gateway.get("/ready")[1], "the new file is used")
-            wait_until(lambda: "configuration_loaded" in gateway.told, "it is told")
+            wait_until(lambda: "configuration_loaded" in gateway.stderr, "it is told")
             gateway.process.send_signal(signal.SIGHUP)
-            wait_until(lambda: gateway.told.count("configuration_loaded") == 2, "SIGHUP loads it once more")
+            wait_until(lambda: gateway.stderr.count("configuration_loaded") == 2, "SIGHUP loads it once more")
             assert gateway.stop() == 0
 
     def test_keys_in_the_environment_are_enough_and_are_never_shown(self, tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ class TestServing:
         with running("--log-level", "debug", cwd=tmp_path, MOONSHOT_API_KEY=key, OPENROUTER_API_KEY=key) as gateway:
             assert "providers: moonshot, openrouter" in gateway.line
             assert gateway.stop(signal.SIGINT) == 0
-            assert "0123456789" not in gateway.told + gateway.line
+            assert "0123456789" not in gateway.stderr + gateway.line
 
 
 class TestOnATerminal:

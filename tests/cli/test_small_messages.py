@@ -37,7 +37,7 @@ store = "$STORE"
     assert done.code == 1
     places = [line.split(": ")[1] for line in done.lines if "moonshim.toml" in line]
     assert len(places) == 7
-    assert len(set(places)) == len(places), done.told
+    assert len(set(places)) == len(places), done.stderr
 
 
 def refused(gateway: Running, model: str, **headers: str) -> str:

@@ -73,7 +73,7 @@ def in_folder(folder: Path, *arguments: str, stdin: bytes = b"", **changes: str)
 
 def trust(folder: Path, *arguments: str) -> CompletedCommand:
     done = in_folder(folder, "trust", "--yes", *arguments)
-    assert done.code == 0, done.told
+    assert done.code == 0, done.stderr
     return done
 
 
@@ -84,9 +84,9 @@ def test_nothing_of_a_configuration_in_the_current_folder_is_used_before_it_is_t
     before = (folder / "moonshim.toml").read_text()
     done = in_folder(folder, *arguments)
     assert done.code == (1 if arguments == ["config", "check"] else 2)
-    assert "is not trusted" in done.told
-    assert "`moonshim trust`" in done.told
-    assert SECRET not in done.told + done.out.decode()
+    assert "is not trusted" in done.stderr
+    assert "`moonshim trust`" in done.stderr
+    assert SECRET not in done.stderr + done.out.decode()
     assert (has_run(folder), list(host.requests)) == (False, [])
     assert (folder / "moonshim.toml").read_text() == before
 
@@ -99,9 +99,9 @@ def test_the_check_of_one_that_is_not_trusted_shows_what_it_would_do_and_what_is
     (folder / "moonshim.toml").write_text('[[providers]]\nname = "${MOONSHOT_API_KEY}"\nmodles = []\n')
     done = in_folder(folder, "config", "check")
     assert done.code == 1
-    assert "did you mean `models`?" in done.told
-    assert "is not trusted" in done.told
-    assert SECRET not in done.told + done.out.decode()
+    assert "did you mean `models`?" in done.stderr
+    assert "is not trusted" in done.stderr
+    assert SECRET not in done.stderr + done.out.decode()
 
 
 def test_what_the_check_reads_asks_no_name_server_and_opens_no_other_file(folder: Path) -> None:
@@ -125,11 +125,11 @@ def test_trust_shows_what_would_be_loaded_and_sent_where_and_then_it_is_used(fol
     assert SECRET not in shown
     assert not has_run(folder), "to show it is not to run it"
     done = in_folder(folder, "chat", "-p", "hi")
-    assert done.code == 0, done.told
+    assert done.code == 0, done.stderr
     assert has_run(folder)
     assert host.requests
     assert in_folder(folder, "config", "check").code == 0
-    assert "is trusted already" in trust(folder).told
+    assert "is trusted already" in trust(folder).stderr
 
 
 def test_trust_is_kept_for_this_user_alone(folder: Path) -> None:
@@ -146,7 +146,7 @@ def test_after_a_change_it_has_to_be_trusted_again(name: str, folder: Path, host
     (folder / name).write_text((folder / name).read_text() + "# worse\n")
     done = in_folder(folder, "chat", "-p", "hi")
     assert done.code != 0
-    assert "has changed since it was trusted" in done.told
+    assert "has changed since it was trusted" in done.stderr
     assert (has_run(folder), list(host.requests)) == (False, [])
     trust(folder)
     assert in_folder(folder, "chat", "-p", "hi").code == 0
@@ -166,7 +166,7 @@ def test_a_plug_in_is_trusted_under_the_name_that_it_is_loaded_by(
     loaded.write_text(EVIL.format(path=str(tmp_path / "has-run")))
     done = in_folder(folder, "doctor")
     assert (done.code, has_run(folder)) == (2, False)
-    assert "has changed since it was trusted" in done.told
+    assert "has changed since it was trusted" in done.stderr
 
 
 def test_a_copy_or_a_link_elsewhere_is_not_trusted(folder: Path, tmp_path: Path) -> None:
@@ -177,23 +177,23 @@ def test_a_copy_or_a_link_elsewhere_is_not_trusted(folder: Path, tmp_path: Path)
     (linked / "moonshim.toml").symlink_to(folder / "moonshim.toml")
     (linked / "evil.py").write_text((folder / "evil.py").read_text())
     for other in (copied, linked):
-        assert "is not trusted" in in_folder(other, "chat", "-p", "hi").told
+        assert "is not trusted" in in_folder(other, "chat", "-p", "hi").stderr
     assert not has_run(folder)
 
 
 def test_trust_can_be_taken_back(folder: Path) -> None:
     trust(folder)
     assert in_folder(folder, "trust", "--forget").code == 0
-    assert "is not trusted" in in_folder(folder, "chat", "-p", "hi").told
+    assert "is not trusted" in in_folder(folder, "chat", "-p", "hi").stderr
 
 
 def test_without_a_terminal_nothing_is_trusted_unless_that_is_said(folder: Path) -> None:
     for answer in (b"", b"y\n", b"yes\n" * 10):
         done = in_folder(folder, "trust", stdin=answer)
         assert done.code == 1
-        assert "--yes" in done.told
+        assert "--yes" in done.stderr
         assert b"./evil.py:Evil" in done.out, "what it would do is shown all the same"
-    assert "is not trusted" in in_folder(folder, "chat", "-p", "hi").told
+    assert "is not trusted" in in_folder(folder, "chat", "-p", "hi").stderr
 
 
 @pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"\n", 1), (b"no\n", 1), (b"\x04", 1)])
@@ -225,7 +225,7 @@ def test_a_file_in_the_users_own_folder_needs_no_trust(folder: Path, tmp_path: P
     folder.rename(own)
     assert in_folder(tmp_path, "chat", "-p", "hi").code == 0
     assert in_folder(own, "chat", "-p", "hi").code == 0
-    assert "no moonshim.toml or moonshim.json" in in_folder(own, "trust", "--yes").told
+    assert "no moonshim.toml or moonshim.json" in in_folder(own, "trust", "--yes").stderr
 
 
 def test_a_gateway_that_runs_takes_a_change_when_it_is_trusted(host: Simulator, tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_a_gateway_that_runs_takes_a_change_when_it_is_trusted(host: Simulator, 
     trust(tmp_path)
     with running("serve", cwd=tmp_path) as gateway:
         path.write_text(path.read_text().replace('"lab"', '"changed"'))
-        wait_until(lambda: "has changed since it was trusted" in gateway.told, "the change is refused")
+        wait_until(lambda: "has changed since it was trusted" in gateway.stderr, "the change is refused")
         assert "lab" in gateway.get("/ready")[1]
         trust(tmp_path)
         wait_until(lambda: "changed" in gateway.get("/ready")[1], "it is used once it is trusted")
@@ -299,7 +299,7 @@ def test_in_a_folder_that_is_not_trusted_keys_touches_nothing(folder: Path) -> N
     for arguments in (["new", "alice"], ["revoke", "alice"]):
         done = in_folder(folder, "keys", *arguments)
         assert done.code == 2
-        assert "is not trusted" in done.told
+        assert "is not trusted" in done.stderr
 
 
 def test_a_plug_in_that_changes_another_after_the_check_does_not_get_it_run(
@@ -359,7 +359,7 @@ def test_a_plug_in_that_claude_code_router_declares_is_covered(folder: Path, hos
         (folder / "evil.py").write_text("class Evil:\n    def prepare(self, request): return request\n")
         trust(folder)
         (folder / "evil.py").write_text(evil)
-        assert "has changed since it was trusted" in in_folder(folder, "doctor").told
+        assert "has changed since it was trusted" in in_folder(folder, "doctor").stderr
         assert not has_run(folder)
 
 
@@ -390,7 +390,7 @@ def test_a_folder_in_the_current_one_is_never_the_users_own(
     shutil.copytree(tmp_path / "home" / ".config" / "moonshim", own)
     in_folder(folder, "trust", "--forget")
     monkeypatch.setenv(variable, "x")
-    assert "is not trusted" in in_folder(folder, "doctor").told
+    assert "is not trusted" in in_folder(folder, "doctor").stderr
     (folder / "moonshim.toml").rename(own / "moonshim.toml")
     (folder / "evil.py").rename(own / "evil.py")
     in_folder(folder, "doctor")
@@ -451,14 +451,14 @@ def test_a_configuration_that_is_a_link_to_itself_is_told_as_one(
     (folder / "moonshim.toml").symlink_to("moonshim.toml")
     done = in_folder(folder, *arguments, *(["--config", "moonshim.toml"] if named else []))
     assert done.code == 2
-    assert "a link that leads back to itself; replace it with a file" in done.told
+    assert "a link that leads back to itself; replace it with a file" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["doctor"], ["keys", "list"], ["keys", "new", "a"]], ids=" ".join)
 def test_a_home_folder_that_nobody_has_is_told_as_that(arguments: list[str], tmp_path: Path) -> None:
     done = in_folder(tmp_path, *arguments, "--config", "~no-such-user/moonshim.toml")
     assert done.code == 2
-    assert "nobody has this home folder; write the whole path" in done.told
+    assert "nobody has this home folder; write the whole path" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [*READ, *USED, ["trust", "--yes"]], ids=" ".join)

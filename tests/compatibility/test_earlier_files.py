@@ -154,7 +154,7 @@ def test_a_response_of_the_old_store_can_be_continued(served: tuple[Running, Sim
 def test_a_configuration_is_read_as_before(file: str, facts: list[str]) -> None:
     variables = {"MOONSHOT_API_KEY": "k", "OPENROUTER_API_KEY": "o", "MOONSHIM_SECRET": "s" * 32}
     done = run_moonshim("config", "check", WRITTEN / file, stdin=b"", cwd=None, **variables)
-    assert done.code == 0, done.told
+    assert done.code == 0, done.stderr
     shown = done.out.decode()
     assert [fact for fact in facts if fact not in shown] == []
 

@@ -258,7 +258,7 @@ def test_tls_to_a_plain_port_leads_to_http() -> None:
             [report] = await check(provider_at(host.url.replace("http:", "https:")), seconds=0.5)
             assert wrong(report) == ["address"]
             assert advised(report, "address").endswith(f': api_base_url = "{host.url}/v1"')
-            assert all("authorization" not in asked.headers for asked in host.asked), "no key in the open"
+            assert all("authorization" not in asked.headers for asked in host.requests), "no key in the open"
 
     run(ask())
 

@@ -193,10 +193,10 @@ def test_a_host_that_still_refuses_is_asked_twice_and_its_words_are_passed_on() 
                     ("openai_chat", openai.BadRequestError),
                     ("anthropic", anthropic.BadRequestError),
                 ):
-                    host.asked.clear()
+                    host.requests.clear()
                     with pytest.raises(kind, match=MISSING):
                         await ask(gateway, dialect, "kimi-k2.6", stream=True)
-                    assert len(host.asked) == (2 if dialect == "openai_chat" else 1), dialect
+                    assert len(host.requests) == (2 if dialect == "openai_chat" else 1), dialect
 
     run(test())
 

@@ -124,7 +124,7 @@ def test_a_whole_answer_takes_a_place_as_a_stream_does() -> None:
             one.gateway.state.reload(replace(one.gateway.state.snapshot.config, keys=(key,)))
             async with one.connected() as connection:
                 connection.send("openai_chat", body_of("openai_chat", stream=False), headers=header)
-                await one.until(lambda: len(one.host.asked) == 1, "it is not asked")
+                await one.until(lambda: len(one.host.requests) == 1, "it is not asked")
                 refused = await one.ask("openai_chat", body_of("openai_chat", stream=False), headers=header)
                 assert (refused.status, refused.json["error"]["code"]) == (429, "concurrent_streams")
                 connection.hang_up()

@@ -221,7 +221,7 @@ def test_a_large_conversation_goes_on_from_the_store() -> None:
             more = {"model": MODEL, "input": "and now?", "previous_response_id": stored["id"]}
             told, _, _ = await post(client, text, json.dumps(more).encode(), "/v1/responses")
             assert told == 200
-            sent = json.loads(host.asked[1].body)["messages"]
+            sent = json.loads(host.requests[1].body)["messages"]
             assert [message["content"] for message in sent[:count]] == [item["content"] for item in items]
             assert [message["content"] for message in sent[count:]] == ["Hello.", "and now?"]
             headers = {"x-api-key": text}

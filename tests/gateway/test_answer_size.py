@@ -73,7 +73,7 @@ def test_an_answer_that_does_not_end_is_cut_off_with_an_error_in_the_clients_dia
                 assert ENDINGS[client] in text
             await host.until(lambda: bool(hung_up))
             # It is not asked for the same again, and does not count as ill.
-            assert len(host.asked) == 1
+            assert len(host.requests) == 1
             async with session.post(path, json={"model": MODEL, **body}) as answer:
                 assert answer.status == 200
 
@@ -85,7 +85,7 @@ def test_a_line_that_does_not_end_is_asked_for_once_and_the_provider_stays_avail
     path, body = ASKING[client]
 
     async def script(peer: Peer, asked: HostRequest) -> None:
-        if len(host.asked) > 1:
+        if len(host.requests) > 1:
             return await peer.send(whole(ANSWER))
         await peer.send(chunked_head(), chunks(b"data: ", end=False))
         while True:
@@ -101,7 +101,7 @@ def test_a_line_that_does_not_end_is_asked_for_once_and_the_provider_stays_avail
             async with session.post(path, json={"model": MODEL, "stream": True, **body}) as answer:
                 assert f"more than {LIMIT:,} bytes" in await answer.text()
                 assert answer.status == 502
-            assert len(host.asked) == 1
+            assert len(host.requests) == 1
             async with session.post(path, json={"model": MODEL, **body}) as answer:
                 assert answer.status == 200
 
@@ -130,7 +130,7 @@ def test_comments_without_end_count_as_an_answer_and_the_client_gets_few_of_them
                 text = await answer.text()
             assert f"more than {limit:,} bytes" in text
             assert len(text) < limit / 10
-            assert len(host.asked) == 1
+            assert len(host.requests) == 1
 
     run(test())
 

@@ -49,7 +49,7 @@ def test_a_client_that_closes_its_sending_side_gets_its_answer(client: str, stre
         answer = sending(answer_of("openai_chat"))
 
         async def script(peer: Peer, asked: HostRequest) -> None:
-            await host.told.wait()  # until the gateway has seen the end
+            await host.resumed.wait()  # until the gateway has seen the end
             await answer(peer, asked)
 
         async with (
@@ -58,11 +58,11 @@ def test_a_client_that_closes_its_sending_side_gets_its_answer(client: str, stre
             connected(server.port) as connection,
         ):
             connection.send(client, body_of(client, stream=stream))
-            await host.until(lambda: len(host.asked) == 1)
+            await host.until(lambda: len(host.requests) == 1)
             connection.writer.write_eof()
             await connection.head()
             assert connection.status == 100  # so that the gateway learns whether anybody is there
-            host.told.set()
+            host.resumed.set()
             await connection.head()
             reply = await connection.rest()
         assert reply.status == 200
@@ -80,7 +80,7 @@ def test_a_client_that_closes_its_sending_side_within_a_stream_gets_the_rest() -
     async def test() -> None:
         async def script(peer: Peer, asked: HostRequest) -> None:
             await peer.send(chunked_head(), chunks(first, end=False))
-            await host.told.wait()
+            await host.resumed.wait()
             await peer.send(chunks(rest))
 
         async with Host(script) as host, running(config_for(host.url)) as server:
@@ -92,7 +92,7 @@ def test_a_client_that_closes_its_sending_side_within_a_stream_gets_the_rest() -
             writer.write_eof()
             while not seen.endswith(b"\r\n0"):  # the first digit of the next chunk's size
                 seen += await reader.readexactly(1)
-            host.told.set()
+            host.resumed.set()
             seen += await reader.read()
             writer.close()
         assert b"there." in seen

@@ -205,7 +205,7 @@ def test_the_next_host_goes_on_where_one_went_down(scene: Stage, client: str, wa
             host.down = set(names[:number])
             answer = await conversation.turn()
             assert (answer.model, answer.reasoning) == ("in-turn", f"Thought {number}.")
-            assert scene.host.asked[-1].path.startswith(f"/{name}/")
+            assert scene.host.requests[-1].path.startswith(f"/{name}/")
             conversation.give([(call, Result(f"content {number}")) for call in answer.calls])
         host.down = set()
         assert (await conversation.turn()).text == "content 0 content 1 content 2 content 3"
@@ -330,7 +330,7 @@ def test_a_key_opens_its_models_and_no_others() -> None:
             ]
             await packages.close()
             # With gateway keys, what the client sent stays here, whatever the provider says.
-            for asked in one.host.asked:
+            for asked in one.host.requests:
                 assert text not in json.dumps(asked.headers)
                 assert asked.headers["authorization"] == "Bearer sk-moonshot"
 
@@ -348,7 +348,7 @@ def test_a_clients_own_key_goes_on_only_where_that_is_allowed(passes: bool) -> N
             packages = Packages(one.gateway.url, key="sk-my-own")
             for client, name in itertools.product(CLIENTS, ROWS):
                 await ask(packages, client, f"my-{name}")
-                sent = one.host.asked[-1].headers
+                sent = one.host.requests[-1].headers
                 key = "sk-my-own" if passes else f"sk-{name}"
                 assert sent["authorization"] == f"Bearer {key}"
                 assert sent.get("x-api-key") == (key if ROWS[name].dialect == "anthropic" else None)
@@ -383,7 +383,7 @@ def test_no_client_can_send_a_request_elsewhere(scene: Stage, client: str) -> No
             answer = await ask(scene.packages, client, "my-moonshot", extra_headers=headers, extra_body=more)
             assert answer.model == "my-moonshot"
             assert stranger.connections == 0
-            assert re.search(rf"127\.0\.0\.1:{stranger.port}", json.dumps(scene.host.asked[-1].headers)) is None
+            assert re.search(rf"127\.0\.0\.1:{stranger.port}", json.dumps(scene.host.requests[-1].headers)) is None
             for model in (f"{url}/kimi-k2.5", f"moonshot/{url}", f"{stranger.url},kimi-k2.5", "../../kimi-k2.5"):
                 with pytest.raises((openai.NotFoundError, anthropic.NotFoundError)):
                     await ask(scene.packages, client, model)

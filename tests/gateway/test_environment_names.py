@@ -34,7 +34,7 @@ def test_usual_names_reach_the_hosts_own_spelling_of_a_kimi(variable: str) -> No
                 for name, model in wanted.items():
                     reply = await ask(gateway.port, "openai_chat", body_of("openai_chat", model=name))
                     assert reply.status == 200, (name, reply.body)
-                    assert json.loads(host.asked[-1].body)["model"] == model, name
+                    assert json.loads(host.requests[-1].body)["model"] == model, name
 
     run(test())
 
@@ -48,6 +48,6 @@ def test_a_kimi_that_the_host_does_not_have_is_answered_by_the_one_it_has(variab
             async with running(config) as gateway:
                 reply = await ask(gateway.port, "anthropic", body_of("anthropic", model="kimi-k2-0905-preview"))
                 assert reply.status == 200
-                assert json.loads(host.asked[-1].body)["model"] == SPELLINGS[variable][1]
+                assert json.loads(host.requests[-1].body)["model"] == SPELLINGS[variable][1]
 
     run(test())

@@ -26,10 +26,10 @@ def test_the_host_gets_the_configured_fields_whoever_asks(upstream: str) -> None
         async with scene(host, dialect=upstream, body=BODY, model_bodies=own) as one:
             for client in CLIENTS:
                 for stream in (True, False):
-                    one.host.asked.clear()
+                    one.host.requests.clear()
                     reply = await one.ask(client, body_of(client, stream=stream, temperature=0.2))
                     assert reply.status == 200, reply.body
-                    sent = json.loads(one.host.asked[0].body)
+                    sent = json.loads(one.host.requests[0].body)
                     assert sent["provider"] == {"only": ["moonshotai"], "sort": "latency"}
                     assert (sent["temperature"], sent["seed"]) == (1.0, 7)
                     assert "extra_body=" in reply.headers["x-moonshim-repairs"]

@@ -141,7 +141,7 @@ def test_a_client_may_vanish_at_every_byte_of_its_request(client: str) -> None:
                     if at >= len(head):
                         await one.until(lambda: one.open_requests() == 1, "it does not wait for the body")
             await one.settles()
-            assert len(one.host.asked) == 0
+            assert len(one.host.requests) == 0
             assert {(record.outcome, record.status) for record in one.records} == {("client_gone", 499)}
             await one.works(client)
 
@@ -157,11 +157,13 @@ def test_a_client_that_sleeps_between_two_attempts_costs_no_second_call() -> Non
         async with scene(busy, retries=Retries(attempts=3)) as one:
             async with one.connected() as connection:
                 connection.send("openai_chat", body_of("openai_chat"))
-                await one.until(lambda: len(one.host.asked) == 1 and one.open_requests() == 1, "the host is not asked")
+                await one.until(
+                    lambda: len(one.host.requests) == 1 and one.open_requests() == 1, "the host is not asked"
+                )
                 connection.hang_up()
                 await one.until(lambda: one.open_requests() == 0, "it waits for nobody")
             assert one.records[-1].outcome == "client_gone"
-            assert len(one.host.asked) == 1
+            assert len(one.host.requests) == 1
 
     run(test())
 

@@ -111,7 +111,7 @@ async def _dies_everywhere(upstream: str, clients: tuple[str, ...]) -> None:
         # What is needed at all is there after a third of it; the rest of the faults costs nothing more.
         assert grown[-1] - grown[len(grown) // 3] < 16 * 1024 * 1024
         assert 0 < sum(whole) < len(whole) / 4
-        assert len(one.host.asked) == len(cases)
+        assert len(one.host.requests) == len(cases)
         await one.settles()
         outcomes = [record.outcome for record in one.records]
         assert outcomes.count("ok") == sum(whole)
@@ -180,13 +180,13 @@ def test_what_is_no_answer_is_told_with_its_status_in_the_words_of_every_client(
                 one.play(sending_bytes(data))
                 for client in CLIENTS:
                     for stream in (True, False):
-                        one.host.asked.clear()
+                        one.host.requests.clear()
                         reply = await one.ask(client, body_of(client, stream=stream))
                         assert (reply.status, reply.ended) == (status, True), (name, client, reply)
                         assert reply.headers["content-type"] == "application/json"
                         error = error_of(client, reply.json)
                         assert "<" not in error["message"], (name, error)
-                        assert len(one.host.asked) == 1
+                        assert len(one.host.requests) == 1
                         passes = status in (429, 503) and name != "a quota"  # which no waiting refills
                         assert ("retry-after" in reply.headers) == passes, (name, reply.headers)
                         if name == "429 with a pause":

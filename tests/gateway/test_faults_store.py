@@ -87,7 +87,7 @@ async def recalls(one: Scene, client: str, *, stream: bool = True) -> tuple[bool
     assert reply.status == 200, reply.body
     assert content_of(client, reply).text == "Hi."
     said = next(
-        message for message in json.loads(one.host.asked[-1].body)["messages"] if message["role"] == "assistant"
+        message for message in json.loads(one.host.requests[-1].body)["messages"] if message["role"] == "assistant"
     )
     return said.get("reasoning_content") == "Hm.", reply.headers.get("x-moonshim-lost")
 
@@ -139,8 +139,8 @@ def test_a_store_that_is_started_again_loses_nothing_that_was_being_written(
             for client in CLIENTS:
                 redis.stop()
                 asking = asyncio.create_task(one.ask(client, body_of(client)))
-                before = len(one.host.asked)
-                await one.until(lambda before=before: len(one.host.asked) > before, "the host is asked")
+                before = len(one.host.requests)
+                await one.until(lambda before=before: len(one.host.requests) > before, "the host is asked")
                 await asyncio.to_thread(redis.start)
                 assert content_of(client, await asking).text == "Hi."
                 assert await recalls(one, client) == (True, None)
@@ -204,14 +204,14 @@ def test_responses_that_need_the_store_say_so_and_the_others_are_answered(redis:
                 reply = await one.ask("openai_responses", body_of("openai_responses", stream=stream, **after))
                 assert reply.status == 200
             redis.stop()
-            calls = len(one.host.asked)
+            calls = len(one.host.requests)
             for stream in (True, False):
                 reply = await one.ask("openai_responses", body_of("openai_responses", stream=stream, **after))
                 assert reply.status == 503
                 assert reply.headers["retry-after"]
                 assert reply.headers["x-moonshim-lost"] == "responses"
                 error_of("openai_responses", reply.json)
-            assert len(one.host.asked) == calls, "nobody is asked with half a conversation"
+            assert len(one.host.requests) == calls, "nobody is asked with half a conversation"
             reply = await one.ask("openai_responses", body_of("openai_responses", stream=False, store=True))
             assert (reply.status, reply.json["status"]) == (200, "completed")
             assert set(reply.headers["x-moonshim-lost"].split(", ")) == {"remember", "responses"}
@@ -295,7 +295,7 @@ def test_a_client_may_vanish_while_the_store_says_nothing(redis: RedisServer) ->
                 connection.hang_up()
             await one.settles()
             assert one.records[-1].outcome == "client_gone"
-            assert len(one.host.asked) == 1
+            assert len(one.host.requests) == 1
             redis.go_on()
             await asyncio.sleep(0.06)
             await one.works()

@@ -164,7 +164,7 @@ def test_a_host_can_be_asked_again_behind_them() -> None:
         let_go = asyncio.Event()
 
         async def second_time(peer: Peer, asked: HostRequest) -> None:
-            if len(one.host.asked) == 1:
+            if len(one.host.requests) == 1:
                 await let_go.wait()
                 await peer.send(whole(OVERLOADED, status="503 No", headers=("retry-after: 0",)))
                 peer.writer.close()
@@ -174,11 +174,11 @@ def test_a_host_can_be_asked_again_behind_them() -> None:
         async with scene(second_time, heartbeat_seconds=SECONDS, retries=Retries(attempts=2)) as one:
             for client in CLIENTS:
                 let_go.clear()
-                one.host.asked.clear()
+                one.host.requests.clear()
                 reply = await answered_after_beats(one, client, let_go)
                 said = content_of(client, reply)
                 assert (said.text, len(said.calls), said.error) == ("Hi.", 2, None)
-                assert (len(one.host.asked), one.records[-1].attempts) == (2, 2)
+                assert (len(one.host.requests), one.records[-1].attempts) == (2, 2)
             await one.works()
 
     run(test())
@@ -189,7 +189,7 @@ def test_comments_of_a_host_are_signs_of_life_and_no_answer() -> None:
     failing = b"data: " + OVERLOADED + b"\n\n"
 
     async def script(peer: Peer, asked: HostRequest) -> None:
-        if len(peer.host.asked) > 1:
+        if len(peer.host.requests) > 1:
             await sending(answer_of("openai_chat"))(peer, asked)
             return
         await peer.send(chunked_head() + chunks(b": OPENROUTER PROCESSING\n\n", end=False))
@@ -199,7 +199,7 @@ def test_comments_of_a_host_are_signs_of_life_and_no_answer() -> None:
     async def test() -> None:
         async with scene(script, retries=Retries(attempts=2)) as one:
             for client in CLIENTS:
-                one.host.asked.clear()
+                one.host.requests.clear()
                 reply = await one.ask(client, body_of(client))
                 assert b": OPENROUTER PROCESSING\n\n" in reply.body
                 said = content_of(client, reply)
@@ -207,7 +207,7 @@ def test_comments_of_a_host_are_signs_of_life_and_no_answer() -> None:
             await one.settles()
         async with scene(script) as one:
             for client in CLIENTS:
-                one.host.asked.clear()
+                one.host.requests.clear()
                 said = read_stream(client, (await one.ask(client, body_of(client))).body)
                 assert said.error is not None
                 assert "too busy" in said.error["message"]

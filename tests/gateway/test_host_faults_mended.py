@@ -275,7 +275,7 @@ async def go_on(conversation: Conversation, answer: Answered, host: StrictKimi) 
 
 def mended(scene: Stage, case: Case, client: str, way: str, piece: int = 0) -> None:
     host: StrictKimi = scene.host
-    host.refused, host.piece, host.halts_behind = [], piece, b""
+    host.refused, host.piece, host.pauses_after = [], piece, b""
 
     async def test() -> None:
         conversation = scene.packages.conversation(client, f"my-{case.provider or case.row}", way=way, tools=TOOLS)
@@ -322,7 +322,7 @@ def test_an_answer_of_thoughts_alone_is_asked_again_where_somebody_wants_it(
     scene: Stage, name: str, client: str, way: str
 ) -> None:
     """Without the option it is an answer that says nothing, and ends."""
-    scene.host.piece, scene.host.halts_behind = 0, b""
+    scene.host.piece, scene.host.pauses_after = 0, b""
 
     async def ask(model: str) -> Answered:
         conversation = scene.packages.conversation(client, model, way=way, tools=TOOLS)
@@ -349,8 +349,8 @@ class TestErrors:
         host: StrictKimi = scene.host
         host.refused, host.piece = [], 0
         # The client has the thought before the host goes wrong.
-        host.halts_behind = b"" if way == "whole" else thought_frame(CASES[name])
-        scene.packages.answering = host.told.set
+        host.pauses_after = b"" if way == "whole" else thought_frame(CASES[name])
+        scene.packages.answering = host.resumed.set
         conversation = scene.packages.conversation(client, f"my-{CASES[name].row}", way=way, tools=TOOLS)
         conversation.ask(f"<case: {name}>")
         return conversation

@@ -37,10 +37,10 @@ def test_others_are_answered_while_a_large_request_is_read() -> None:
             large = asyncio.ensure_future(
                 client.post("/v1/chat/completions", data=io.BytesIO(json.dumps(body).encode()))
             )
-            while not host.asked and not large.done():
+            while not host.requests and not large.done():
                 async with client.get("/health") as answer:
                     assert answer.status == 200
-                health_came_first = not host.asked
+                health_came_first = not host.requests
                 if health_came_first:
                     break
             # The large one is still being read, or the answer to this would have had to wait for it.
@@ -72,10 +72,10 @@ def test_people_with_keys_of_their_own_share_no_memory() -> None:
             await asks("alice-key", ASKED)
             await asks("bob-key", [*ASKED, said, result])
             await asks("alice-key", [*ASKED, said, result])
-            bobs, alices = (json.loads(asked.body)["messages"][1] for asked in host.asked[1:])
+            bobs, alices = (json.loads(asked.body)["messages"][1] for asked in host.requests[1:])
             assert "ALICE" not in str(bobs)
             assert alices["reasoning_content"] == "ALICE"
-            assert [asked.headers["authorization"] for asked in host.asked[:2]] == [
+            assert [asked.headers["authorization"] for asked in host.requests[:2]] == [
                 "Bearer alice-key",
                 "Bearer bob-key",
             ]

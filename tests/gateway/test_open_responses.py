@@ -149,7 +149,7 @@ def test_sampling_values_of_the_request_are_repeated_and_reach_the_host() -> Non
         async with scene(sending(answer_of("openai_chat")), host="generic") as one:
             reply = await one.ask("openai_responses", body_of("openai_responses", stream=False, **sampling))
             assert {name: reply.json[name] for name in sampling} == sampling
-            sent = json.loads(one.host.asked[0].body)
+            sent = json.loads(one.host.requests[0].body)
             assert {name: sent.get(name) for name in sampling} == sampling
 
     run(test())

@@ -79,7 +79,7 @@ def scene() -> Iterator[Stage]:
 
 def with_wire(scene: Stage, test: Callable[[Wire], Awaitable[None]]) -> None:
     host: StrictKimi = scene.host
-    host.bodies, host.refused, host.piece, host.halts_behind, host.plays = [], [], 0, b"", play
+    host.bodies, host.refused, host.piece, host.pauses_after, host.plays = [], [], 0, b"", play
 
     async def run() -> None:
         async with aiohttp.ClientSession() as session:
@@ -239,7 +239,7 @@ def test_claude_code_sends_again_whole_when_a_stream_breaks(scene: Stage, row: s
             cut = made.stream.index(b"Hi.") if row.dialect == "anthropic" else made.stream.index(b'"Hi')
             return Answer(made.whole, made.stream[:cut] + b"\n\n")
 
-        host.plays, host.halts_behind, wire.answering = breaks, b"Hm", host.told.set
+        host.plays, host.pauses_after, wire.answering = breaks, b"Hm", host.resumed.set
         agent = ClaudeCode(wire, f"my-{row}", f"Hello. {tag}")
         assert await agent.turn() == []
         assert (agent.sent_whole, agent.text) == (1, "Hi.")

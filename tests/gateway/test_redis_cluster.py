@@ -55,7 +55,7 @@ def test_conversations_and_limits_are_shared_by_all_gateways_on_a_cluster(cluste
                     assert status == 200
                     for server in (second, first):
                         status, answer = await respond(server, key, input="x", previous_response_id=answer["id"])
-                        assert (status, f"I am {name}." in host.asked[-1].body.decode()) == (200, True)
+                        assert (status, f"I am {name}." in host.requests[-1].body.decode()) == (200, True)
                     assert (await respond(second, key, input="x"))[0] == 429
 
     run(test())

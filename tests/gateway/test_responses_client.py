@@ -56,7 +56,7 @@ def test_a_conversation_that_only_the_gateway_remembers(streamed: bool) -> None:
                 assert response.output_text == f"You said {2 * number + 1} things."
                 assert response.previous_response_id == previous
                 previous = response.id
-            sent = json.loads(host.asked[-1].body)["messages"]
+            sent = json.loads(host.requests[-1].body)["messages"]
             assert [message["content"] for message in sent if message["role"] == "user"] == [
                 "Thing 0.",
                 "Thing 1.",
@@ -86,7 +86,7 @@ def test_a_conversation_is_shortened_and_goes_on() -> None:
             assert short.object == "response.compaction"
             assert [item.type for item in short.output] == ["message", "message", "compaction"]
             assert short.usage.total_tokens == 15
-            asked = json.loads(host.asked[-1].body)
+            asked = json.loads(host.requests[-1].body)
             assert not asked.get("stream")
             assert asked["messages"][0]["content"] == "Remember the number 7."
             items: Any = [
@@ -94,7 +94,7 @@ def test_a_conversation_is_shortened_and_goes_on() -> None:
                 {"role": "user", "content": "Which number?"},
             ]
             await client.responses.create(model=MODEL, input=items)
-            sent = json.dumps(json.loads(host.asked[-1].body)["messages"])
+            sent = json.dumps(json.loads(host.requests[-1].body)["messages"])
             for said in ("Remember the number 7.", "And the word moon.", "You said ", "Which number?"):
                 assert said in sent
             assert "encrypted_content" not in sent

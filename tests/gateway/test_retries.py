@@ -93,13 +93,13 @@ class TestOneHost:
                 for name, data in FAILURES.items():
                     for client in CLIENTS:
                         for stream in (True, False):
-                            one.host.asked.clear()
+                            one.host.requests.clear()
                             one.gateway.state.retry_budget._left = 10.0
                             one.play(failing(data, 2, good))
                             reply = await one.ask(client, body_of(client, stream=stream))
                             assert (reply.status, content_of(client, reply).text) == (200, "Hi."), (name, reply.body)
-                            assert len(one.host.asked) == one.records[-1].attempts == 3, name
-                            bodies = {asked.body for asked in one.host.asked}
+                            assert len(one.host.requests) == one.records[-1].attempts == 3, name
+                            bodies = {asked.body for asked in one.host.requests}
                             assert len(bodies) == 1, "the same was asked"
                 await one.settles()
 
@@ -110,10 +110,10 @@ class TestOneHost:
             async with without_pauses(failing(FAILURES["503"], 100, sending(answer_of("openai_chat")))) as one:
                 for client in CLIENTS:
                     for stream in (True, False):
-                        one.host.asked.clear()
+                        one.host.requests.clear()
                         one.gateway.state.retry_budget._left = 10.0
                         reply = await one.ask(client, body_of(client, stream=stream))
-                        assert (reply.status, len(one.host.asked)) == (503, 3)
+                        assert (reply.status, len(one.host.requests)) == (503, 3)
                         assert reply.headers["retry-after"] == "1"
                         assert "x-should-retry" not in reply.headers
                 await one.settles()
@@ -127,9 +127,9 @@ class TestOneHost:
                     one.play(failing(data, 100, sending(answer_of("openai_chat"))))
                     for client in CLIENTS:
                         for stream in (True, False):
-                            one.host.asked.clear()
+                            one.host.requests.clear()
                             reply = await one.ask(client, body_of(client, stream=stream))
-                            assert (reply.status, len(one.host.asked)) == (status, 1), name
+                            assert (reply.status, len(one.host.requests)) == (status, 1), name
                             error_of(client, reply.json)
                             waits = name == "429 with a long pause"
                             assert ("retry-after" in reply.headers) == waits, name
@@ -146,14 +146,14 @@ class TestOneHost:
             good = sending(answer_of("openai_chat"))
             async with without_pauses(good, overrides={"streaming": "only"}) as one:
                 for client in CLIENTS:
-                    one.host.asked.clear()
+                    one.host.requests.clear()
                     one.play(failing(spoken, 1, good))
                     said = read_stream(client, (await one.ask(client, body_of(client))).body)
-                    assert (len(one.host.asked), said.text, said.reason) == (1, "Hi.", None)
-                    one.host.asked.clear()
+                    assert (len(one.host.requests), said.text, said.reason) == (1, "Hi.", None)
+                    one.host.requests.clear()
                     one.play(failing(spoken, 1, good))
                     whole_ = content_of(client, await one.ask(client, body_of(client, stream=False)))
-                    assert (len(one.host.asked), whole_.text, len(whole_.calls)) == (2, "Hi.", 2)
+                    assert (len(one.host.requests), whole_.text, len(whole_.calls)) == (2, "Hi.", 2)
                 await one.settles()
 
         run(test())
@@ -165,7 +165,7 @@ class TestOneHost:
                 for _ in range(20):
                     assert (await one.ask("openai_chat", body_of("openai_chat"))).status == 500
                 # Ten to begin with, and one for every five requests behind the first.
-                assert len(one.host.asked) == 20 + 10 + 3
+                assert len(one.host.requests) == 20 + 10 + 3
                 await one.settles()
 
         run(test())
@@ -180,10 +180,10 @@ class TestOneHost:
                 state.clock = lambda: now[0]  # type: ignore[method-assign]
 
                 async def asked(client: str = "openai_chat") -> tuple[int, int, int]:
-                    before = len(one.host.asked)
+                    before = len(one.host.requests)
                     reply = await one.ask(client, body_of(client))
                     gauge = b'moonshim_breaker_open{provider="host"} 1.0' in state.metrics.render()
-                    return reply.status, len(one.host.asked) - before, int(gauge)
+                    return reply.status, len(one.host.requests) - before, int(gauge)
 
                 one.play(failing(FAILURES["500"], 100, good))
                 assert [await asked() for _ in range(3)] == [(500, 1, 0), (500, 1, 0), (500, 1, 1)]
@@ -232,9 +232,9 @@ class TestOneHost:
                 # When the host fails for several keys, nobody waits for it.
                 down[0] = True
                 assert await status(good) == 500
-                asked = len(one.host.asked)
+                asked = len(one.host.requests)
                 assert [await status(key) for key in (bad, good, other)] == [503] * 3
-                assert len(one.host.asked) == asked
+                assert len(one.host.requests) == asked
 
         run(test())
 
@@ -258,13 +258,13 @@ class TestOneHost:
             async with without_pauses(silent, transformers=uses, retries=retries) as one:
                 for client in CLIENTS:
                     for stream in (True, False, True):
-                        one.host.asked.clear()
+                        one.host.requests.clear()
                         reply = await one.ask(client, body_of(client, stream=stream))
                         said = content_of(client, reply)
                         assert said.error is not None
                         assert "secret words" not in said.error["message"]
                         assert reply.status in ((200, 500) if stream else (500,))
-                        assert len(one.host.asked) == 1
+                        assert len(one.host.requests) == 1
                         await one.settles()
                 assert one.gateway.state.breakers.allows("host", "local", 0.0)
 
@@ -335,21 +335,21 @@ class TestAnotherHost:
             async with two_hosts(bad, good, dialects=dialects) as (one, other):
                 for client in CLIENTS:
                     for stream in (True, False):
-                        one.host.asked.clear()
-                        other.asked.clear()
+                        one.host.requests.clear()
+                        other.requests.clear()
                         one.gateway.state.retry_budget._left = 10.0
                         reply = await one.ask(client, conversation(client, stream=stream))
                         assert content_of(client, reply).text == "Hi."
-                        assert (len(one.host.asked), len(other.asked)) == (3, 1)
+                        assert (len(one.host.requests), len(other.requests)) == (3, 1)
                         assert one.records[-1].provider == "second"
                         for host, dialect in ((one.host, dialects[0]), (other, dialects[1])):
-                            thought, called, answered = HISTORIES[dialect](json.loads(host.asked[-1].body))
+                            thought, called, answered = HISTORIES[dialect](json.loads(host.requests[-1].body))
                             assert thought == "I look."
                             assert called == answered
                             assert dialect != "openai_chat" or called == "functions.ls:0"
                         named = {
-                            json.loads(other.asked[-1].body)["model"],
-                            json.loads(one.host.asked[-1].body)["model"],
+                            json.loads(other.requests[-1].body)["model"],
+                            json.loads(one.host.requests[-1].body)["model"],
                         }
                         assert named == {"kimi-k2.5"}
                         if not stream:
@@ -366,11 +366,11 @@ class TestAnotherHost:
             async with two_hosts(sending(answer_of("openai_chat")), sending(answer_of("anthropic"))) as (one, other):
                 for name, (data, status) in REFUSALS.items():
                     one.play(failing(data, 100, sending(answer_of("openai_chat"))))
-                    one.host.asked.clear()
-                    other.asked.clear()
+                    one.host.requests.clear()
+                    other.requests.clear()
                     reply = await one.ask("openai_chat", conversation("openai_chat", stream=True))
                     moves = name != "400"
-                    assert (len(one.host.asked), len(other.asked)) == (1, int(moves)), name
+                    assert (len(one.host.requests), len(other.requests)) == (1, int(moves)), name
                     assert reply.status == (200 if moves else status)
 
         run(test())
@@ -385,7 +385,7 @@ class TestAnotherHost:
                 for client in CLIENTS:
                     reply = await one.ask(client, conversation(client, stream=True))
                     assert read_stream(client, reply.body).error is not None
-                assert (len(one.host.asked), len(other.asked)) == (3, 0)
+                assert (len(one.host.requests), len(other.requests)) == (3, 0)
 
         run(test())
 
@@ -397,7 +397,7 @@ class TestAnotherHost:
                 for _ in range(3):
                     reply = await one.ask("anthropic", conversation("anthropic", stream=True))
                     assert reply.status == 200
-                assert (len(one.host.asked), len(other.asked)) == (1, 3)
+                assert (len(one.host.requests), len(other.requests)) == (1, 3)
 
         run(test())
 
@@ -407,7 +407,7 @@ class TestAnotherHost:
             keyless = failing(REFUSALS["401"][0], 100, sending(answer_of("anthropic")))
             async with two_hosts(bad, keyless) as (one, other):
                 reply = await one.ask("anthropic", conversation("anthropic", stream=True))
-                assert (reply.status, len(other.asked)) == (503, 1)
+                assert (reply.status, len(other.requests)) == (503, 1)
 
         run(test())
 
@@ -423,15 +423,15 @@ class TestEmptyAnswers:
             good = sending(text_answer("openai_chat", "Hi."))
 
             async def second_time(peer: Peer, asked: HostRequest) -> None:
-                await (good if len(peer.host.asked) > 1 else sending(EMPTY))(peer, asked)
+                await (good if len(peer.host.requests) > 1 else sending(EMPTY))(peer, asked)
 
             async with without_pauses(second_time, retry_empty_answer=True) as one:
                 for client in CLIENTS:
                     for stream in (True, False):
-                        one.host.asked.clear()
+                        one.host.requests.clear()
                         reply = await one.ask(client, body_of(client, stream=stream))
                         said = content_of(client, reply)
-                        assert (said.text, said.error, len(one.host.asked)) == ("Hi.", None, 2)
+                        assert (said.text, said.error, len(one.host.requests)) == ("Hi.", None, 2)
                         assert b'"Q"' in reply.body
                         assert one.records[-1].attempts == 2
                 await one.settles()
@@ -443,18 +443,18 @@ class TestEmptyAnswers:
             good = sending(answer_of("openai_chat", "Hi.", calls=0, thought="R"))
 
             async def second_time(peer: Peer, asked: HostRequest) -> None:
-                await (sending(EMPTY) if len(peer.host.asked) == 1 else good)(peer, asked)
+                await (sending(EMPTY) if len(peer.host.requests) == 1 else good)(peer, asked)
 
             given = {"retry_empty_answer": True, "models": ("kimi-k2.6",)}
             async with without_pauses(second_time, **given) as one:
                 for stream in (True, False):
-                    one.host.asked.clear()
+                    one.host.requests.clear()
                     body = body_of("openai_chat", f"hi {stream}", stream=stream, model="kimi-k2.6")
                     assert content_of("openai_chat", await one.ask("openai_chat", body)).text == "Hi."
                     dropped = [{"role": "assistant", "content": "Hi."}, {"role": "user", "content": "And?"}]
                     body["messages"] += dropped
                     await one.ask("openai_chat", body)
-                    sent = json.loads(one.host.asked[-1].body)["messages"][1]
+                    sent = json.loads(one.host.requests[-1].body)["messages"][1]
                     assert "Q\nR" in sent.values(), stream
 
         run(test())
@@ -464,9 +464,9 @@ class TestEmptyAnswers:
             async with without_pauses(sending(EMPTY), retry_empty_answer=True) as one:
                 for client in CLIENTS:
                     for stream in (True, False):
-                        one.host.asked.clear()
+                        one.host.requests.clear()
                         said = content_of(client, await one.ask(client, body_of(client, stream=stream)))
-                        assert (said.text, len(one.host.asked)) == ("", 2)
+                        assert (said.text, len(one.host.requests)) == ("", 2)
                 await one.settles()
 
         run(test())
@@ -476,7 +476,7 @@ class TestEmptyAnswers:
             async with without_pauses(sending(EMPTY)) as one:
                 for client in CLIENTS:
                     assert (await one.ask(client, body_of(client))).status == 200
-                assert len(one.host.asked) == 3
+                assert len(one.host.requests) == 3
 
         run(test())
 
@@ -484,7 +484,7 @@ class TestEmptyAnswers:
     def test_when_the_second_call_fails_the_first_answer_has_to_do(self, data: bytes) -> None:
         async def test() -> None:
             async def once(peer: Peer, asked: HostRequest) -> None:
-                if len(peer.host.asked) == 1:
+                if len(peer.host.requests) == 1:
                     await sending(EMPTY)(peer, asked)
                 else:
                     await peer.send(data)
@@ -493,9 +493,9 @@ class TestEmptyAnswers:
             async with without_pauses(once, retry_empty_answer=True) as one:
                 for client in CLIENTS:
                     for stream in (True, False):
-                        one.host.asked.clear()
+                        one.host.requests.clear()
                         said = content_of(client, await one.ask(client, body_of(client, stream=stream)))
-                        assert (said.text, said.error, len(one.host.asked)) == ("", None, 2)
+                        assert (said.text, said.error, len(one.host.requests)) == ("", None, 2)
                 await one.settles()
 
         run(test())
@@ -510,9 +510,9 @@ class TestEmptyAnswers:
         async def test() -> None:
             async with without_pauses(cut, retry_empty_answer=True) as one:
                 for client in CLIENTS:
-                    one.host.asked.clear()
+                    one.host.requests.clear()
                     said = content_of(client, await one.ask(client, body_of(client)))
-                    assert (said.text, said.error, len(one.host.asked)) == ("", None, 1)
+                    assert (said.text, said.error, len(one.host.requests)) == ("", None, 1)
                 await one.settles()
 
         run(test())
@@ -522,7 +522,7 @@ class TestEmptyAnswers:
             gone = asyncio.Event()
 
             async def waiting(peer: Peer, asked: HostRequest) -> None:
-                if len(peer.host.asked) == 1:
+                if len(peer.host.requests) == 1:
                     await sending(EMPTY)(peer, asked)
                     return
                 await peer.gone()
@@ -532,7 +532,7 @@ class TestEmptyAnswers:
                 async with one.connected() as connection:
                     connection.send("anthropic", body_of("anthropic"))
                     await connection.head()
-                    await one.until(lambda: len(one.host.asked) == 2, "it is not asked again")
+                    await one.until(lambda: len(one.host.requests) == 2, "it is not asked again")
                     connection.hang_up()
                     await gone.wait()
                 await one.settles()

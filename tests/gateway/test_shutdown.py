@@ -151,7 +151,7 @@ def test_fifty_streams_that_run_at_sigterm_finish_and_nothing_new_is_taken(tmp_p
                     assert (refused.status, refused.headers["retry-after"]) == (503, "1")
                     assert refused.headers["connection"] == "close"
                     assert "about to stop" in error_of(client, refused.json)["message"]
-            assert len(upstream.asked) == STREAMS
+            assert len(upstream.requests) == STREAMS
             assert not any(one.done() for one in running)
             host.let_go.set()
             for said in await asyncio.gather(*running):
@@ -185,7 +185,7 @@ def test_what_outlives_its_grace_is_told_so_and_never_looks_whole(tmp_path: Path
             waiting = [asyncio.ensure_future(ask(gateway.port, one, body_of(one, "silent"))) for one in CLIENTS]
             for _ in CLIENTS:
                 await begun.acquire()
-            await upstream.until(lambda: len(upstream.asked) == 2 * len(CLIENTS))
+            await upstream.until(lambda: len(upstream.requests) == 2 * len(CLIENTS))
             gateway.process.send_signal(signal.SIGTERM)
             for said in await asyncio.gather(*streams):
                 assert (said.text, said.reason) == ("Hi.", None)
@@ -232,7 +232,7 @@ def test_what_was_thought_survives_a_kill(tmp_path: Path) -> None:
                 body["messages"] += [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
                 reply = await ask(gateway.port, "anthropic", body)
                 assert read_stream("anthropic", reply.body).text == "Hi."
-                sent = json.loads(upstream.asked[-1].body)["messages"]
+                sent = json.loads(upstream.requests[-1].body)["messages"]
                 assert [one["reasoning"] for one in sent if one["role"] == "assistant"] == ["Hm."]
 
     run(test())

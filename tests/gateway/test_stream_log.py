@@ -228,7 +228,7 @@ class TestReplay:
         }
         (file,) = written(tmp_path, answer, sent=Sent(body, Needs("moonshot-anthropic", "anthropic")))
         done = mend(file)
-        assert done.code == 0, done.told
+        assert done.code == 0, done.stderr
         assert b'"tool_calls"' in done.out, "its client speaks Chat"
         assert b"tool_call_begin" not in done.out
 

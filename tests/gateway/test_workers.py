@@ -41,7 +41,7 @@ def test_both_serve_and_one_that_is_killed_is_replaced(tmp_path: Path) -> None:
         after = wait_until(lambda: len(found := pids(server)) == 2 and found, "another took its place")
         assert victim not in after
         assert len(after & before) == 1
-        assert '"event":"worker_exited"' in server.told
+        assert '"event":"worker_exited"' in server.stderr
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
         assert not any(map(is_alive, after))
@@ -77,5 +77,5 @@ def test_workers_that_cannot_start_end_it_all(tmp_path: Path) -> None:
     settings = small(tmp_path, factory="tests.support.gateway.small_service:fail_to_open")
     with serving(settings, tmp_path, ready=False) as server:
         assert server.wait() == 1
-        assert "the store cannot be reached" in server.told
-        assert "could not start" in server.told
+        assert "the store cannot be reached" in server.stderr
+        assert "could not start" in server.stderr

@@ -34,7 +34,7 @@ class TestWhatIsSent:
         async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(f"{host.url}/v1/chat/completions?beta=true", headers, body=body))
             assert await answer.read_all(1000) == b"{}"
-            out.extend(host.asked)
+            out.extend(host.requests)
 
         with_host(sending(whole(b"{}")), test)
         (one,) = out
@@ -79,7 +79,7 @@ class TestConnections:
                 answer = await upstream.open(call(host.url))
                 assert await read_out(answer) == b"{}"
                 answer.close()
-            assert (host.connections, len(host.asked)) == (1, 3)
+            assert (host.connections, len(host.requests)) == (1, 3)
 
         with_host(sending(whole(b"{}")), test)
 
@@ -122,7 +122,7 @@ class TestConnections:
             for _ in range(2):
                 answer = await upstream.open(call(host.url))
                 assert await answer.read_all(10) == b"{}"
-            assert (host.connections, len(host.asked)) == (2, 3)
+            assert (host.connections, len(host.requests)) == (2, 3)
 
         with_host(script, test)
 
@@ -140,7 +140,7 @@ class TestConnections:
                 answer = await upstream.open(call(host.url))
                 assert await answer.read_all(10) == b"{}"
                 await host.until(lambda: host.open == 0)
-                assert host.connections == len(host.asked) == count
+                assert host.connections == len(host.requests) == count
 
         with_host(sending(whole(b"{}"), close=True), test)
 
@@ -259,7 +259,7 @@ class TestGivingUp:
     def test_a_cancelled_read_leaves_the_answer_as_it_was(self) -> None:
         async def script(peer: Peer, asked: HostRequest) -> None:
             await peer.send(chunked_head(), chunks(b"a", end=False))
-            await peer.host.told.wait()
+            await peer.host.resumed.wait()
             await peer.send(chunks(b"b"))
 
         async def test(upstream: UpstreamClient, host: Host) -> None:
@@ -270,7 +270,7 @@ class TestGivingUp:
             reading.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await reading
-            host.told.set()
+            host.resumed.set()
             assert await read_out(answer) == b"b"
 
         with_host(script, test)

@@ -120,8 +120,8 @@ class TestProxies:
             async with Host(sending(whole(b"{}"))) as host, Proxy(host) as proxy:
                 monkeypatch.setenv("HTTP_PROXY", proxy.url)
                 assert await ask("http://host.test/v1/models") == b"{}"
-                assert [one.path for one in proxy.asked] == ["http://host.test/v1/models"]
-                assert [(one.path, one.headers["host"]) for one in host.asked] == [("/v1/models", "host.test")]
+                assert [one.path for one in proxy.requests] == ["http://host.test/v1/models"]
+                assert [(one.path, one.headers["host"]) for one in host.requests] == [("/v1/models", "host.test")]
 
         run(test())
 
@@ -130,11 +130,11 @@ class TestProxies:
             async with Host(sending(whole(b"{}")), tls=served_as("host.test")) as host, Proxy(host) as proxy:
                 monkeypatch.setenv("https_proxy", f"http://user:word@127.0.0.1:{proxy.port}")
                 assert await ask("https://host.test/v1?x=1", ca_bundle=bundle) == b"{}"
-                (tunnel,) = proxy.asked
+                (tunnel,) = proxy.requests
                 assert (tunnel.method, tunnel.path) == ("CONNECT", "host.test:443")
                 assert tunnel.headers["proxy-authorization"] == "Basic dXNlcjp3b3Jk"
                 assert "authorization" not in tunnel.headers
-                assert "proxy-authorization" not in host.asked[0].headers
+                assert "proxy-authorization" not in host.requests[0].headers
 
         run(test())
 
@@ -145,7 +145,7 @@ class TestProxies:
                 monkeypatch.setenv("NO_PROXY", "*")
                 assert await ask("http://host.test/v1", proxy=proxy.url) == b"{}"
                 assert await ask(host.url, proxy=proxy.url) == b"{}"
-                assert (len(proxy.asked), len(other.asked)) == (2, 0)
+                assert (len(proxy.requests), len(other.requests)) == (2, 0)
 
         run(test())
 

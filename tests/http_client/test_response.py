@@ -133,7 +133,7 @@ class TestWhatComesBack:
                 answer = await upstream.open(call(host.url))
                 assert answer.status == 307
                 assert await answer.read_all(10) == b""
-            assert "cookie" not in host.asked[1].headers
+            assert "cookie" not in host.requests[1].headers
 
         with_host(sending(whole(b"", status="307 Over There", headers=lines)), test)
 
@@ -177,13 +177,13 @@ class TestWhatComesBack:
 
 async def resetting_in_the_middle(peer: Peer, asked: HostRequest) -> None:
     await peer.send(chunked_head(), chunks(b"data: 1\n\n", end=False))
-    await peer.host.told.wait()
+    await peer.host.resumed.wait()
     peer.reset()
 
 
 async def breaking_its_framing(peer: Peer, asked: HostRequest) -> None:
     await peer.send(chunked_head(), chunks(b"data: 1\n\n", end=False))
-    await peer.host.told.wait()
+    await peer.host.resumed.wait()
     await peer.send(b"no length\r\nat all\r\n")
     await peer.gone()
 
@@ -203,7 +203,7 @@ class TestAnswersThatEndInTheMiddle:
         async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url, {"x-api-key": "sk-secret"}))
             assert (await answer.read())[:9] == b"data: 1\n\n"
-            host.told.set()
+            host.resumed.set()
             with pytest.raises(UpstreamBroke, match="middle of its answer") as caught:
                 await read_out(answer)
             assert caught.value.__context__ is None
@@ -316,14 +316,14 @@ class TestSilence:
     def test_not_reading_is_no_silence_of_the_hosts(self) -> None:
         async def script(peer: Peer, asked: HostRequest) -> None:
             await peer.send(chunked_head(), chunks(b"a", end=False))
-            await peer.host.told.wait()
+            await peer.host.resumed.wait()
             await peer.send(chunks(b"b"))
 
         async def test(upstream: UpstreamClient, host: Host) -> None:
             answer = await upstream.open(call(host.url, timeouts=Timeouts(between_bytes=0.1)))
             assert await answer.read() == b"a"
             await asyncio.sleep(0.35)  # the deadline passes three times, and nobody waits for the host
-            host.told.set()
+            host.resumed.set()
             assert await read_out(answer) == b"b"
 
         with_host(script, test)

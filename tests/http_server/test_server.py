@@ -30,7 +30,7 @@ def test_a_stream_that_runs_at_sigterm_finishes_and_the_exit_code_is_zero(tmp_pa
         assert stream.read() == b"ended"
         connection.close()
         assert server.wait() == 0
-        assert '"event":"draining"' in server.told
+        assert '"event":"draining"' in server.stderr
         assert list(tmp_path.glob("closed_*")), "the service was closed"
 
 
@@ -42,8 +42,8 @@ def test_a_second_sigterm_ends_at_once(tmp_path: Path) -> None:
         server.signal(signal.SIGTERM)
         server.wait()
         connection.close()
-        assert '"event":"requests_aborted"' in server.told
-        assert "Traceback" not in server.told
+        assert '"event":"requests_aborted"' in server.stderr
+        assert "Traceback" not in server.stderr
 
 
 def test_a_stream_that_outlives_the_deadline_is_cut_off(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_stream_that_outlives_the_deadline_is_cut_off(tmp_path: Path) -> None:
         server.signal(signal.SIGINT)
         assert server.wait() == 0
         connection.close()
-        assert '"event":"requests_aborted"' in server.told
+        assert '"event":"requests_aborted"' in server.stderr
 
 
 def test_an_idle_connection_does_not_hold_up_the_end(tmp_path: Path) -> None:
@@ -73,4 +73,4 @@ def test_what_cannot_start_says_so_in_a_line(tmp_path: Path) -> None:
     settings = small(tmp_path, factory="tests.support.gateway.small_service:fail_to_open")
     with serving(settings, tmp_path, ready=False) as server:
         assert server.wait() == 1
-        assert "the store cannot be reached" in server.told
+        assert "the store cannot be reached" in server.stderr

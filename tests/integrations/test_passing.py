@@ -110,7 +110,7 @@ class TestThePackagesOwnClient:
                 monkeypatch.setenv("HTTP_PROXY", "" if configured else proxy.url)
                 async with asynchronous("http://kimi.invalid/v1", **given) as client:
                     made = await client.chat.completions.create(model="kimi-k2.5", messages=HELLO, tools=TOOLS)
-                assert [one.path for one in proxy.asked] == ["http://kimi.invalid/v1/chat/completions"]
+                assert [one.path for one in proxy.requests] == ["http://kimi.invalid/v1/chat/completions"]
                 assert made.choices[0].finish_reason == "tool_calls"
 
         run(scene())
@@ -222,7 +222,7 @@ class TestClosing:
                 await host.until(lambda: hung_up == ["read"])
                 hello: Any = [{"role": "user", "content": "wait"}]
                 asking = asyncio.create_task(ask(model="kimi-k2.5", messages=hello, stream=True))
-                await host.until(lambda: len(host.asked) == 2)
+                await host.until(lambda: len(host.requests) == 2)
                 asking.cancel()
                 await host.until(lambda: hung_up == ["read", "wait"])
 

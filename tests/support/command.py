@@ -49,14 +49,14 @@ class CompletedCommand:
     def __init__(self, run: subprocess.CompletedProcess[bytes]) -> None:
         self.code = run.returncode
         self.out = run.stdout
-        self.told = run.stderr.decode()
-        assert "Traceback" not in self.told, self.told
-        assert "Exception ignored" not in self.told, self.told
-        assert "fault of Moonshim" not in self.told, self.told
+        self.stderr = run.stderr.decode()
+        assert "Traceback" not in self.stderr, self.stderr
+        assert "Exception ignored" not in self.stderr, self.stderr
+        assert "fault of Moonshim" not in self.stderr, self.stderr
 
     @property
     def lines(self) -> list[str]:
-        return self.told.splitlines()
+        return self.stderr.splitlines()
 
 
 def run_moonshim(

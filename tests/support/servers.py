@@ -24,16 +24,16 @@ class Running:
     def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
         self.process, self._errors = process, errors
         self.line = first_line(process)
-        assert self.line, f"it was not ready: {self.told[:2000]}"
+        assert self.line, f"it was not ready: {self.stderr[:2000]}"
         self.url = next(word for word in self.line.split() if word.startswith("http://"))
 
     @property
-    def told(self) -> str:
+    def stderr(self) -> str:
         return self._errors.read_text()
 
     @property
     def logged(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.told.splitlines()]
+        return [json.loads(line) for line in self.stderr.splitlines()]
 
     def get(self, path: str) -> tuple[int, str]:
         return self._ask(urllib.request.Request(f"{self.url}{path}"))

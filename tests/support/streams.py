@@ -155,7 +155,7 @@ class ReceivedChoice:
         assert len(texts) == 1, f"copies of the reasoning differ: {self.fields}"
         return texts.pop()
 
-    def said(self, kind: str, text: str) -> None:
+    def add(self, kind: str, text: str) -> None:
         if self.order and self.order[-1][0] == kind and kind != "call":
             text = self.order.pop()[1] + text
         self.order.append((kind, text))
@@ -209,7 +209,7 @@ class Listener:
         self._reasoning(heard, delta)
         if content := delta.get("content"):
             heard.content += content
-            heard.said("text", content)
+            heard.add("text", content)
         if self._strict:
             for entry in delta.get("tool_calls") or ():
                 self._entry(heard, entry)
@@ -230,7 +230,7 @@ class Listener:
                 heard.fields[name] = heard.fields.get(name, "") + text
                 texts.append(text)
         if texts:
-            heard.said("reasoning", texts[0])
+            heard.add("reasoning", texts[0])
 
     def _entry(self, heard: ReceivedChoice, entry: Mapping[str, Any]) -> None:
         index, function = entry["index"], entry["function"]
@@ -240,7 +240,7 @@ class Listener:
             assert entry.get("type") == "function", f"a header without a type: {entry}"
             assert function.get("name"), f"a header without a name: {entry}"
             heard.calls.append(ReceivedCall(entry["id"], function["name"], ""))
-            heard.said("call", function["name"])
+            heard.add("call", function["name"])
         else:
             assert 0 <= index < len(heard.calls), f"indexes are dense: {entry}"
             assert not entry.get("id"), f"a second header: {entry}"

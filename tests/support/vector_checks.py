@@ -174,11 +174,11 @@ def joined_parts(message: Message) -> list[tuple[str, str]]:
     for part in message.parts:
         match part:
             case Text(text=text) if text:
-                heard.said("text", text)
+                heard.add("text", text)
             case Reasoning(text=text) if text:
-                heard.said("reasoning", text)
+                heard.add("reasoning", text)
             case ToolCall(name=name):
-                heard.said("call", name)
+                heard.add("call", name)
     return heard.order
 
 

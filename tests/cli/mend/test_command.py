@@ -82,13 +82,13 @@ class TestTheThreeKinds:
         clean = moonshim.mend_response(RESPONSE, model="kimi-k2").body
         done = mend(written(tmp_path, "r.json", b"\xef\xbb\xbf" + msgspec.json.encode(clean)))
         assert done.out == msgspec.json.encode(clean)
-        assert "byte_order_mark" in done.told
+        assert "byte_order_mark" in done.stderr
 
     def test_all_repairs_of_a_response_are_counted_not_only_those_that_are_kept(self, tmp_path: Path) -> None:
         choices = [{"index": 0, "message": {"role": "assistant", "content": "a" + "</think>" * 300}}]
         body = msgspec.json.encode({"model": "kimi-k2", "choices": choices})
         done = mend(written(tmp_path, "r.json", b"\xef\xbb\xbf" + body), "--report", "json")
-        (told,) = json.loads(done.told)["files"]
+        (told,) = json.loads(done.stderr)["files"]
         assert told["rules"] == {"framing": 1, "stray_marker": 300, "finish_reason": 1}
 
     def test_a_stream_larger_than_a_piece(self, tmp_path: Path) -> None:
@@ -109,14 +109,14 @@ class TestTheModel:
     def test_a_name_on_the_command_line_is_taken_at_its_word(self, tmp_path: Path) -> None:
         done = mend(EXAMPLE, "--model", "gpt-4o")
         assert done.out == LEAKED
-        assert "gpt-4o is not a Kimi model" in done.told
+        assert "gpt-4o is not a Kimi model" in done.stderr
 
     def test_the_request_comes_before_the_recording(self, tmp_path: Path) -> None:
         request = written(
             tmp_path, "q.json", {"model": "kimi-k3", "messages": [], "tools": json.loads(TOOLS.read_bytes())}
         )
         done = mend(EXAMPLE, "--request", request, "--report", "json")
-        assert json.loads(done.told)["files"][0]["model"] == "kimi-k3"
+        assert json.loads(done.stderr)["files"][0]["model"] == "kimi-k3"
 
 
 class TestWhatWasAsked:
@@ -168,15 +168,15 @@ class TestWhatWasAsked:
         path = written(tmp_path, "bad.json", data)
         done = mend(EXAMPLE, "--tools", path)
         assert (done.code, done.out, len(done.lines)) == (2, b"", 1)
-        assert str(path) in done.told
-        assert reason in done.told
+        assert str(path) in done.stderr
+        assert reason in done.stderr
 
     @pytest.mark.parametrize("option", ["--tools", "--request"])
     def test_a_missing_file_or_a_folder_is_one_line_that_names_it(self, option: str, tmp_path: Path) -> None:
         for path in (tmp_path / "missing.json", tmp_path):
             done = mend(EXAMPLE, option, path)
             assert (done.code, done.out, len(done.lines)) == (2, b"", 1)
-            assert f"{option} {path}: " in done.told
+            assert f"{option} {path}: " in done.stderr
 
     def test_only_one_of_tools_and_request(self) -> None:
         assert mend(EXAMPLE, "--tools", TOOLS, "--request", TOOLS).code == 2
@@ -211,7 +211,7 @@ class TestOptions:
     def test_a_wrong_setting_is_one_line_that_helps(self, setting: str, answer: str) -> None:
         done = mend(EXAMPLE, "--set", setting)
         assert (done.code, done.out, len(done.lines)) == (2, b"", 1)
-        assert answer in done.told
+        assert answer in done.stderr
 
     def test_they_can_be_listed(self) -> None:
         done = mend("--set", "list")
@@ -262,7 +262,7 @@ class TestSeveralFiles:
         data = b"data: \xff\xfe\n\n" + CLEAN
         done = mend(written(tmp_path, "x.sse", data))
         assert (done.code, done.out) == (0, data)
-        assert "not_json" in done.told
+        assert "not_json" in done.stderr
 
     def test_options_may_stand_between_them(self, tmp_path: Path) -> None:
         done = mend(written(tmp_path, "a", CLEAN), "--model", "kimi-k2", written(tmp_path, "b", CLEAN))
@@ -309,7 +309,7 @@ class TestOutput:
             getattr(folder / "x.sse", link)(path)
         done = mend(other, path, "--output", folder)
         assert (done.code, done.out, len(done.lines)) == (2, b"", 1)
-        assert "would overwrite the input" in done.told
+        assert "would overwrite the input" in done.stderr
         assert (path.read_bytes(), other.read_bytes()) == (LEAKED, LEAKED)
 
     def test_neither_is_the_tools_file(self, tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ class TestOutput:
         (tmp_path / "out" / EXAMPLE.name).mkdir(parents=True)
         done = mend(EXAMPLE, written(tmp_path, "x", CLEAN), "--output", tmp_path / "out")
         assert (done.code, (tmp_path / "out" / "x").read_bytes()) == (1, CLEAN)
-        assert "cannot write to" in done.told
+        assert "cannot write to" in done.stderr
 
     def test_a_file_is_not_appended_to_itself(self, tmp_path: Path) -> None:
         path = written(tmp_path, "x.sse", CLEAN)
@@ -352,10 +352,10 @@ def test_a_recording_of_messages_is_refused_and_not_called_mended(tmp_path: Path
     for data in (start, start.partition(b"\n")[2]):
         done = mend(written(tmp_path, "messages.sse", data))
         assert done.code == 1
-        assert "Anthropic Messages; mend reads Chat" in done.told
+        assert "Anthropic Messages; mend reads Chat" in done.stderr
 
 
 def test_a_request_of_another_dialect_is_told_to_be_one() -> None:
     done = mend(EXAMPLE, "--tools", EXAMPLE.parent / "claude_code_request.json")
     assert done.code == 2
-    assert "mend reads Chat" in done.told
+    assert "mend reads Chat" in done.stderr

@@ -84,7 +84,7 @@ def test_a_hostile_stream_through_the_command(tmp_path: Path) -> None:
     done = mend(path)
     assert done.code == 0
     assert all(line.isprintable() for line in done.lines)
-    assert "\\x1b[2J" in done.told
+    assert "\\x1b[2J" in done.stderr
 
 
 def test_a_long_detail_costs_no_more_than_a_short_one() -> None:
@@ -114,7 +114,7 @@ def test_the_json_document(tmp_path: Path) -> None:
         "ending": {"finish_reason": "stop", "raw": "stop", "error": None},
         "error": None,
     }
-    document = json.loads(done.told)
+    document = json.loads(done.stderr)
     broken = document["files"].pop()
     assert document == {
         "files": [
@@ -153,7 +153,7 @@ def test_the_json_document(tmp_path: Path) -> None:
 def test_the_json_document_is_all_that_is_told() -> None:
     done = mend(EXAMPLE, "/nowhere", "--model", "gpt-4o", "--report", "json")
     assert done.code == 1
-    assert [file["error"] is None for file in json.loads(done.told)["files"]] == [True, False]
+    assert [file["error"] is None for file in json.loads(done.stderr)["files"]] == [True, False]
 
 
 def test_every_option_is_explained() -> None:

@@ -68,7 +68,7 @@ def by_request(folder: Path) -> dict[str, Path]:
 
 
 def reported(done: CompletedCommand) -> dict[str, Any]:
-    (entry,) = json.loads(done.told)["files"]
+    (entry,) = json.loads(done.stderr)["files"]
     assert isinstance(entry, dict)
     return entry
 
@@ -97,7 +97,7 @@ def test_a_replay_makes_the_repairs_that_the_gateway_made(tmp_path: Path) -> Non
     logs = by_request(tmp_path)
     assert len(logs) >= 4 * 3 * len(FAULTS)
     done = run_moonshim("mend", *logs.values(), "--report", "json", "--output", tmp_path / "out", cwd=tmp_path)
-    for (request, _), entry in zip(logs.items(), json.loads(done.told)["files"], strict=True):
+    for (request, _), entry in zip(logs.items(), json.loads(done.stderr)["files"], strict=True):
         line = made[request]
         if entry["error"] or entry["rules"] != line.get("repairs", {}):
             wrong[line["requested_model"], line["dialect"]] = (line.get("repairs", {}), entry["rules"], entry["error"])

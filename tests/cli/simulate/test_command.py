@@ -209,7 +209,7 @@ class TestSimulating:
             assert host.post("/v1/chat/completions", body)[0] == 401
             assert host.post("/v1/chat/completions", body, authorization=f"Bearer {key}")[0] == 200
             assert host.stop() == 0
-            assert "0123456789" not in host.told + host.line
+            assert "0123456789" not in host.stderr + host.line
 
     def test_an_address_that_others_reach_is_served_with_a_warning(self, tmp_path: Path) -> None:
         with running("simulate", "--host", "0.0.0.0", cwd=tmp_path) as host:

@@ -32,7 +32,7 @@ def render(body: Any, *arguments: str) -> CompletedCommand:
 
 def test_a_pipe_gets_the_prompt_and_nothing_else() -> None:
     done = render(chat("functions.ls:0"))
-    assert (done.code, done.told) == (0, "")
+    assert (done.code, done.stderr) == (0, "")
     assert done.out.startswith(b"<|im_system|>tool_declare<|im_middle|># Tools")
     assert done.out.endswith(b"<|im_assistant|>assistant<|im_middle|><think>")
     assert b"\x1b" not in done.out
@@ -75,7 +75,7 @@ def test_half_a_character_is_rendered_as_hosts_take_it() -> None:
 
 def test_k3_sees_no_ids_so_none_is_wrong() -> None:
     done = render(chat("call_9f"), "--model", "kimi-k3")
-    assert (done.code, done.told) == (0, "")
+    assert (done.code, done.stderr) == (0, "")
     assert b'<|open|>message role="tool" tool="ls" index="1"<|sep|>a.py' in done.out
 
 
@@ -120,7 +120,7 @@ def test_what_the_host_would_refuse_is_told_and_shown_all_the_same() -> None:
 def test_what_no_template_could_take_is_shown_as_far_as_it_goes() -> None:
     done = render({"model": "kimi-k2.5", "messages": "hello", "tools": 7})
     assert done.code == 1
-    assert "refuses this request" in done.told
+    assert "refuses this request" in done.stderr
     assert done.out.endswith(b"<think>")
 
 

@@ -259,12 +259,12 @@ class ChatAgent(Agent):
     def __init__(self, wire: Wire, model: str, prompt: str) -> None:
         super().__init__(wire, model)
         self._recorded = load_recorded(self.client)
-        self.history = [self._recorded["messages"][0], {"role": "user", "content": self.said(prompt)}]
+        self.history = [self._recorded["messages"][0], {"role": "user", "content": self.content(prompt)}]
 
-    def said(self, text: str) -> Any:
+    def content(self, text: str) -> Any:
         return text
 
-    def kept(self, message: Json) -> Json:
+    def history_message(self, message: Json) -> Json:
         """The assistant's message as it goes into the history."""
         return message
 
@@ -287,12 +287,12 @@ class ChatAgent(Agent):
             for call in heard.calls
         ]
         message: Json = {"role": "assistant", "content": heard.content or None, "reasoning_content": heard.reasoning}
-        self.history.append(self.kept(message | ({"tool_calls": entries} if entries else {})))
+        self.history.append(self.history_message(message | ({"tool_calls": entries} if entries else {})))
         self.text = heard.content
         return [(call.id, call.name, call.arguments) for call in heard.calls]
 
     def give(self, results: Results) -> None:
-        self.history += [{"role": "tool", "tool_call_id": id, "content": self.said(text)} for id, text in results]
+        self.history += [{"role": "tool", "tool_call_id": id, "content": self.content(text)} for id, text in results]
 
 
 class KimiCode(ChatAgent):
@@ -300,13 +300,13 @@ class KimiCode(ChatAgent):
 
     client = "kimi-code-chat"
 
-    def kept(self, message: Json) -> Json:
+    def history_message(self, message: Json) -> Json:
         for call in message.get("tool_calls", ()):
-            call["id"] = _sanitized(call["id"])
+            call["id"] = _sanitize_id(call["id"])
         return {key: value for key, value in message.items() if key != "content" or "tool_calls" not in message}
 
     def give(self, results: Results) -> None:
-        super().give([(_sanitized(id), text) for id, text in results])
+        super().give([(_sanitize_id(id), text) for id, text in results])
 
 
 class Opencode(ChatAgent):
@@ -314,7 +314,7 @@ class Opencode(ChatAgent):
 
     client = "opencode"
 
-    def kept(self, message: Json) -> Json:
+    def history_message(self, message: Json) -> Json:
         return message | {"content": message["content"] or ""}
 
     async def title(self, model: str) -> str:
@@ -344,10 +344,10 @@ class QwenCode(ChatAgent):
 
     client = "qwen-code"
 
-    def said(self, text: str) -> Any:
+    def content(self, text: str) -> Any:
         return [{"type": "text", "text": text}]
 
-    def kept(self, message: Json) -> Json:
+    def history_message(self, message: Json) -> Json:
         return {key: value for key, value in message.items() if key != "reasoning_content"}
 
 
@@ -363,11 +363,11 @@ class KimiCodeMessages(ClaudeCode):
     def _keep(self, message: Json) -> None:
         for block in message["content"]:
             if block["type"] == "tool_use":
-                block["id"] = _sanitized(block["id"])
+                block["id"] = _sanitize_id(block["id"])
         super()._keep(message)
 
     def give(self, results: Results) -> None:
-        super().give([(_sanitized(id), text) for id, text in results])
+        super().give([(_sanitize_id(id), text) for id, text in results])
 
 
 class KimiCodeResponses(Codex):
@@ -376,9 +376,11 @@ class KimiCodeResponses(Codex):
     client = "kimi-code-responses"
 
     def body(self) -> Json:
-        rewritten = [one | {"call_id": _sanitized(one["call_id"])} if "call_id" in one else one for one in self.history]
+        rewritten = [
+            one | {"call_id": _sanitize_id(one["call_id"])} if "call_id" in one else one for one in self.history
+        ]
         return super().body() | {"input": rewritten}
 
 
-def _sanitized(id: str) -> str:
+def _sanitize_id(id: str) -> str:
     return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "_-") else "_" for sign in id)[:64]

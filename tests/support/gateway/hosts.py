@@ -89,11 +89,11 @@ class Host:
     def __init__(self, script: Script, *, tls: ssl.SSLContext | None = None) -> None:
         self._script, self._tls = script, tls
         self._tasks: set[asyncio.Task[None]] = set()
-        self.asked: list[HostRequest] = []
+        self.requests: list[HostRequest] = []
         self.connections = 0
         self.open = 0
         """Open connections."""
-        self.told = asyncio.Event()
+        self.resumed = asyncio.Event()
         """For a script that waits until its test continues it."""
 
     async def __aenter__(self) -> Self:
@@ -127,7 +127,7 @@ class Host:
         peer = Peer(self, reader, writer)
         try:
             while not writer.is_closing() and (asked := await peer.ask()) is not None:
-                self.asked.append(asked)
+                self.requests.append(asked)
                 await self._script(peer, asked)
             if writer.is_closing():
                 await writer.wait_closed()  # its last bytes may still wait for a client that reads slowly

@@ -74,12 +74,12 @@ class Serving:
         self.port = 0
 
     @property
-    def told(self) -> str:
+    def stderr(self) -> str:
         return self._errors.read_text(errors="replace")
 
     def wait_for_port(self) -> None:
         line = first_line(self.process)
-        assert line, f"it was not ready: {self.told}"
+        assert line, f"it was not ready: {self.stderr}"
         self.port = int(line)
 
     def get(self, path: str) -> tuple[int, str]:

@@ -91,8 +91,8 @@ class StrictKimi(Host):
         """The rows that answer everything with 503."""
         self.piece = 0
         """How many bytes of a stream are sent at once; 0: all of them."""
-        self.halts_behind = b""
-        """Where it waits, in a stream, until the test has `told` it to continue."""
+        self.pauses_after = b""
+        """Where it waits, in a stream, until the test sets `resumed`."""
 
     def providers(self, **given: Any) -> tuple[ProviderConfig, ...]:
         """The providers for a gateway."""
@@ -125,14 +125,14 @@ class StrictKimi(Host):
             return
         turns = turns_of(body)
         said = self.plays(body, row, turns)
-        answer = as_answer(said, row, turns, number=len(self.asked)) if isinstance(said, PlannedResponse) else said
+        answer = as_answer(said, row, turns, number=len(self.requests)) if isinstance(said, PlannedResponse) else said
         stream = body.get("stream") is True
-        if stream and self.halts_behind:
-            first, mark, rest = answer.stream.partition(self.halts_behind)
+        if stream and self.pauses_after:
+            first, mark, rest = answer.stream.partition(self.pauses_after)
             assert mark
-            self.told.clear()
+            self.resumed.clear()
             await peer.send(chunked_head(), chunks(first + mark, end=False))
-            await self.told.wait()
+            await self.resumed.wait()
             await peer.send(chunks(rest))
             return
         await send_answer(peer, answer, stream=stream, piece=self.piece)
