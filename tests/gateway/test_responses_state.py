@@ -93,14 +93,14 @@ def test_a_conversation_of_calls_goes_on_from_response_to_response(with_state: R
             says="It is empty.",
         )
         # Neither instructions nor tools are carried over, and everything that was said is.
-        assert client.sent_messages == [("user", "What is in a?"), ("assistant", None), ("tool", "nothing")]
+        assert client.messages == [("user", "What is in a?"), ("assistant", None), ("tool", "nothing")]
         assert client.sent["messages"][1]["reasoning_content"] == "I have to look."
         assert second["previous_response_id"] == first["id"]
         assert first["previous_response_id"] is None
         third = await client.ask(
             {"input": "And b?", "previous_response_id": second["id"], "instructions": "Be kind."}, says="So is b."
         )
-        assert client.sent_messages == [
+        assert client.messages == [
             ("system", "Be kind."),
             ("user", "What is in a?"),
             ("assistant", None),
@@ -111,10 +111,10 @@ def test_a_conversation_of_calls_goes_on_from_response_to_response(with_state: R
         assert client.record.store_failures == []
         # Another way on from the middle.
         await client.ask({"input": "And c?", "previous_response_id": first["id"]}, says="?")
-        assert [content for role, content in client.sent_messages if role == "user"] == ["What is in a?", "And c?"]
-        assert not any(content == "nothing" for _, content in client.sent_messages)
+        assert [content for role, content in client.messages if role == "user"] == ["What is in a?", "And c?"]
+        assert not any(content == "nothing" for _, content in client.messages)
         await client.ask({"previous_response_id": third["id"]}, says="What else?")
-        assert client.sent_messages[-1] == ("assistant", "So is b.")
+        assert client.messages[-1] == ("assistant", "So is b.")
 
     with_state(test)
 
@@ -125,7 +125,7 @@ def test_a_second_gateway_goes_on_from_what_the_first_one_answered(server: Redis
             first = await Client(ResponsesState(one, TTL)).ask({"input": "hi"}, says="hello")
             client = Client(ResponsesState(other, TTL))
             await client.ask({"input": "again", "previous_response_id": first["id"]}, says="hello")
-            assert client.sent_messages == [("user", "hi"), ("assistant", "hello"), ("user", "again")]
+            assert client.messages == [("user", "hi"), ("assistant", "hello"), ("user", "again")]
 
     asyncio.run(run())
 
@@ -139,9 +139,9 @@ def test_a_chain_of_a_hundred_is_stored_once_and_read_whole() -> None:
             body = {"input": f"question {number} " + "x" * 1000, "previous_response_id": previous}
             previous = (await client.ask(body, says=f"answer {number}"))["id"]
             sizes.append(store.size)
-        assert len(client.sent_messages) == 239
-        assert client.sent_messages[0][1].startswith("question 0 ")
-        assert client.sent_messages[1] == ("assistant", "answer 0")
+        assert len(client.messages) == 239
+        assert client.messages[0][1].startswith("question 0 ")
+        assert client.messages[1] == ("assistant", "answer 0")
         # One more costs as much at the end as in the middle: its own 1,000 characters, and the names of others.
         steps = [after - before for before, after in itertools.pairwise(sizes[70:])]
         assert max(steps) - min(steps) < 200
@@ -158,7 +158,7 @@ def test_what_a_long_conversation_rests_on_stays_as_long_as_it_goes_on() -> None
             body = {"input": f"{number}", "previous_response_id": previous}
             previous = (await client.ask(body, says="yes"))["id"]
             now[0] += 5.0
-        assert len(client.sent_messages) == 159
+        assert len(client.messages) == 159
         now[0] += 100.0
         status, error = await refusal(client.ask({"input": "?", "previous_response_id": previous}))
         assert (status, error["code"]) == (400, "previous_response_not_found")
@@ -245,7 +245,7 @@ def test_a_call_that_broke_off_is_not_gone_on_from() -> None:
         }
         await state.keep("local", {"input": "Clean up."}, response, record())
         await client.ask({"input": "Go on.", "previous_response_id": "resp_1"})
-        assert client.sent_messages == [("user", "Clean up."), ("assistant", "I will"), ("user", "Go on.")]
+        assert client.messages == [("user", "Clean up."), ("assistant", "I will"), ("user", "Go on.")]
 
     alone(test)
 
@@ -291,17 +291,13 @@ def test_items_are_known_by_their_names_as_the_ai_sdk_sends_them(with_state: Run
             call = answer["output"][-1]
             asked.append({"type": "function_call_output", "call_id": call["call_id"], "output": f"result {number}"})
         await client.ask({"input": asked, "tools": [TOOL]}, says="Done.")
-        assert [role for role, _ in client.sent_messages] == ["user", *["assistant", "tool"] * 3]
+        assert [role for role, _ in client.messages] == ["user", *["assistant", "tool"] * 3]
         assert [m["reasoning_content"] for m in client.sent["messages"] if m["role"] == "assistant"] == [
             "Thought 0.",
             "Thought 1.",
             "Thought 2.",
         ]
-        assert [content for role, content in client.sent_messages if role == "tool"] == [
-            "result 0",
-            "result 1",
-            "result 2",
-        ]
+        assert [content for role, content in client.messages if role == "tool"] == ["result 0", "result 1", "result 2"]
 
     with_state(test)
 
@@ -320,7 +316,7 @@ def test_references_are_kept_as_such_and_resolved_when_the_conversation_goes_on(
         second = await client.ask({"input": items}, says="x")
         assert store.size - size < 10_000
         await client.ask({"input": "Thanks.", "previous_response_id": second["id"]}, says="!")
-        assert [len(content) for _, content in client.sent_messages] == [19, 100_000, 8, 1, 7]
+        assert [len(content) for _, content in client.messages] == [19, 100_000, 8, 1, 7]
 
     asyncio.run(run())
 
@@ -335,7 +331,7 @@ def test_an_unknown_item_is_a_404_in_the_words_of_openai_and_an_unknown_thought_
             assert error["message"].startswith(f"Item with id '{id}' not found. Items are not persisted when `store`")
             assert (error["type"], error["param"]) == ("invalid_request_error", "input")
         await client.ask({"input": [said, {"type": "item_reference", "id": "rs_unknown_0"}]}, says="hello")
-        assert client.sent_messages == [("user", "hi")]
+        assert client.messages == [("user", "hi")]
 
     alone(test)
 
@@ -346,7 +342,7 @@ def test_an_input_item_can_be_referred_to_by_the_name_it_was_listed_with() -> No
         answer = await client.ask({"input": "What is the moon made of?"}, says="Cheese.")
         listed = await state.input_items("local", answer["id"])
         await client.ask({"input": [{"id": listed["data"][0]["id"]}]}, says="Rock.")
-        assert client.sent_messages == [("user", "What is the moon made of?")]
+        assert client.messages == [("user", "What is the moon made of?")]
 
     alone(test)
 
@@ -375,7 +371,7 @@ def test_naming_an_item_again_and_again_makes_no_request_larger_than_the_limit()
         client = Client(state)
         first = await client.ask({"input": "x" * 10_000}, says="long")
         await client.ask({"input": references(first, 9)}, says="yes")
-        assert sum(len(content) for _, content in client.sent_messages) >= 90_000
+        assert sum(len(content) for _, content in client.messages) >= 90_000
         client.sent = {}
         assert is_too_much(await refusal(client.ask({"input": references(first, 10)})))
         assert is_too_much(
@@ -397,7 +393,7 @@ def test_what_was_named_in_earlier_requests_counts_as_often_as_it_is_said_again(
         assert is_too_much(await refusal(client.ask({**going_on, "input": references(first, 4)})))
         assert is_too_much(await refusal(client.ask({**going_on, "input": "y" * 20_000})))
         await client.ask({**going_on, "input": "Go on."}, says="yes")
-        assert client.sent_messages[-1] == ("user", "Go on.")
+        assert client.messages[-1] == ("user", "Go on.")
 
     bounded(test)
 

@@ -56,6 +56,6 @@ class Client:
         return response
 
     @property
-    def sent_messages(self) -> list[tuple[str, Any]]:
+    def messages(self) -> list[tuple[str, Any]]:
         """Roles and contents in the request to the host."""
         return [(message["role"], message.get("content")) for message in self.sent["messages"]]
