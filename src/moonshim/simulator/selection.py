@@ -131,16 +131,16 @@ def _number(digits: str | None) -> int | None:
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
-    close = get_close_matches(name.lower()[:_SHOWN], known, n=_NEAREST) or _with_a_word_of(name, known)[:_NEAREST]
+    close = get_close_matches(name.lower()[:_SHOWN], known, n=_NEAREST) or _sharing_a_word(name, known)[:_NEAREST]
     if not close:
         return "`moonshim simulate faults` lists all"
     return f"the nearest are {', '.join(close)}" if len(close) > 1 else f"the nearest is {close[0]}"
 
 
-def _with_a_word_of(name: str, known: Sequence[str]) -> list[str]:
+def _sharing_a_word(name: str, known: Sequence[str]) -> list[str]:
     """Names that share a word with it; those whose word is rare come first.
 
-    >>> _with_a_word_of("html-error", ["error-in-stream", "error-event", "html-502", "stall"])
+    >>> _sharing_a_word("html-error", ["error-in-stream", "error-event", "html-502", "stall"])
     ['html-502', 'error-in-stream', 'error-event']
     """
     holders = {word: [one for one in known if word in one.split("-")] for word in name.lower().split("-")}

@@ -40,7 +40,7 @@ def _change_entries(change: Callable[[Spot], list[Json]]) -> Chunks:
     return lambda chunks, answer: each_entry(chunks, change)
 
 
-def _in_message(change: Callable[[Json], Json]) -> Whole:
+def _change_message(change: Callable[[Json], Json]) -> Whole:
     """A fault of the whole response, from a function that changes one call."""
 
     def change_calls(payload: Json, answer: HostResponse) -> Json:
@@ -52,7 +52,7 @@ def _in_message(change: Callable[[Json], Json]) -> Whole:
     return change_calls
 
 
-def _function(spot: Spot, **fields: Any) -> Json:
+def _function_entry(spot: Spot, **fields: Any) -> Json:
     """An entry of the same call with only these fields of its function."""
     index = {"index": spot.entry["index"]} if "index" in spot.entry else {}
     return {**index, "function": fields}
@@ -69,15 +69,15 @@ def _without(entry: Json, *keys: str) -> Json:
 # -- one entry -------------------------------------------------------------------------------------------------
 
 
-def _string_index(spot: Spot) -> list[Json]:
+def _send_string_index(spot: Spot) -> list[Json]:
     return [{**spot.entry, "index": str(spot.entry["index"])}] if "index" in spot.entry else [spot.entry]
 
 
-def _name_last(spot: Spot) -> list[Json]:
+def _send_name_last(spot: Spot) -> list[Json]:
     entry = spot.entry
     if "name" in (entry.get("function") or {}):
         entry = {**entry, "function": _without(entry["function"], "name")}
-    return [entry, _function(spot, name=spot.name)] if spot.last else [entry]
+    return [entry, _function_entry(spot, name=spot.name)] if spot.last else [entry]
 
 
 def _split_name(spot: Spot) -> list[Json]:
@@ -85,21 +85,21 @@ def _split_name(spot: Spot) -> list[Json]:
     if not name or len(name) < 2:
         return [spot.entry]
     half = (len(name) + 1) // 2
-    return [_with_function(spot.entry, name=name[:half]), _function(spot, name=name[half:])]
+    return [_with_function(spot.entry, name=name[:half]), _function_entry(spot, name=name[half:])]
 
 
-def _id_last(spot: Spot) -> list[Json]:
+def _send_id_last(spot: Spot) -> list[Json]:
     entry = _without(spot.entry, "id")
     if not spot.last:
         return [entry]
-    return [entry, {**_function(spot, arguments=""), "id": spot.id}] if spot.first else [{**entry, "id": spot.id}]
+    return [entry, {**_function_entry(spot, arguments=""), "id": spot.id}] if spot.first else [{**entry, "id": spot.id}]
 
 
-def _whole_call(spot: Spot) -> list[Json]:
+def _send_whole_call(spot: Spot) -> list[Json]:
     return [_with_function(spot.entry, arguments=spot.arguments)] if spot.first else []
 
 
-def _objects(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _send_objects(chunks: list[Json], answer: HostResponse) -> list[Json]:
     known: dict[int, Json | None] = {}
 
     def change(spot: Spot) -> list[Json]:
@@ -113,7 +113,7 @@ def _objects(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return each_entry(chunks, change)
 
 
-def _cumulative(spot: Spot) -> list[Json]:
+def _send_cumulative(spot: Spot) -> list[Json]:
     arguments = (spot.entry.get("function") or {}).get("arguments")
     if not isinstance(arguments, str):
         return [spot.entry]
@@ -125,16 +125,20 @@ def _cumulative(spot: Spot) -> list[Json]:
     return [_with_function(spot.entry, arguments=spot.arguments[:now])]
 
 
-def _again(spot: Spot) -> list[Json]:
-    return [spot.entry, _function(spot, arguments=spot.arguments)] if spot.last else [spot.entry]
+def _repeat_arguments(spot: Spot) -> list[Json]:
+    return [spot.entry, _function_entry(spot, arguments=spot.arguments)] if spot.last else [spot.entry]
 
 
-def _null_function(spot: Spot) -> list[Json]:
+def _nullify_function(spot: Spot) -> list[Json]:
     function = spot.entry.get("function")
-    return [{**spot.entry, "function": None}, _function(spot, **function)] if spot.first and function else [spot.entry]
+    return (
+        [{**spot.entry, "function": None}, _function_entry(spot, **function)]
+        if spot.first and function
+        else [spot.entry]
+    )
 
 
-def _later(**fields: Any) -> Chunks:
+def _change_later_entries(**fields: Any) -> Chunks:
     """Identity fields of every delta of a call but its first."""
 
     def change(spot: Spot) -> list[Json]:
@@ -148,7 +152,7 @@ def _later(**fields: Any) -> Chunks:
     return _change_entries(change)
 
 
-def _object_in_message(entry: Json) -> Json:
+def _send_object_in_message(entry: Json) -> Json:
     value = object_of(str((entry.get("function") or {}).get("arguments", "")))
     return entry if value is None else _with_function(entry, arguments=value)
 
@@ -168,11 +172,11 @@ def _interleave(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return out
 
 
-def _at_once(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _send_calls_at_once(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """Every call, complete, in one list."""
     if len({spot.call for spots in spots_of(chunks) for spot in spots}) < 2:
         return chunks
-    chunks = each_entry(chunks, _whole_call)
+    chunks = each_entry(chunks, _send_whole_call)
     with_calls = [at for at, chunk in enumerate(chunks) if entries_of(chunk)]
     entries = [entry for at in with_calls for entry in entries_of(chunks[at])]
     first = with_delta(chunks[with_calls[0]], {**delta_of(chunks[with_calls[0]]), "tool_calls": entries})
@@ -182,10 +186,10 @@ def _at_once(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [*emptied[:at], first, *emptied[at:]]
 
 
-def _again_in_finish(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _repeat_in_finish(chunks: list[Json], answer: HostResponse) -> list[Json]:
     calls = {spot.call: spot for found in spots_of(chunks) for spot in found}
     entries = [
-        {**_function(spot, name=spot.name, arguments=spot.arguments), "id": spot.id, "type": "function"}
+        {**_function_entry(spot, name=spot.name, arguments=spot.arguments), "id": spot.id, "type": "function"}
         for spot in calls.values()
     ]
     return [
@@ -203,7 +207,7 @@ def _finish_with_last(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [*chunks[:last], *chunks[last + 1 : ends], joined, *chunks[ends + 1 :]]
 
 
-def _everywhere(**fields: Any) -> Chunks:
+def _add_to_every_delta(**fields: Any) -> Chunks:
     """Default fields for every delta that does not set them itself."""
     return lambda chunks, answer: [with_delta(chunk, _fill(delta_of(chunk), fields)) for chunk in chunks]
 
@@ -212,16 +216,16 @@ def _fill(delta: Json, fields: Json) -> Json:
     return {**delta, **{key: value for key, value in fields.items() if not delta.get(key)}}
 
 
-def _null_content(payload: Json, answer: HostResponse) -> Json:
+def _nullify_content(payload: Json, answer: HostResponse) -> Json:
     return with_delta(payload, _fill(delta_of(payload), {"content": None}))
 
 
-def _no_content_key(payload: Json, answer: HostResponse) -> Json:
+def _omit_content_key(payload: Json, answer: HostResponse) -> Json:
     message = delta_of(payload)
     return payload if message.get("content") else with_delta(payload, _without(message, "content"))
 
 
-def _calls_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _put_calls_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
     if answer.request.wire == "anthropic":
         parts = read_blocks(chunks)
         order = sorted(parts.blocks, key=lambda block: of_block(block) == "text")
@@ -240,7 +244,7 @@ def _calls_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [*others, entries, *plain, with_delta(chunks[last], {}), *tail]
 
 
-def _no_finish_key(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _omit_finish_key(chunks: list[Json], answer: HostResponse) -> list[Json]:
     out: list[Json] = []
     for chunk in chunks:
         choice = choice_of(chunk)
@@ -250,7 +254,7 @@ def _no_finish_key(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return out
 
 
-def _null_arguments(spot: Spot) -> list[Json]:
+def _nullify_arguments(spot: Spot) -> list[Json]:
     if spot.first and (spot.entry.get("function") or {}).get("arguments") == "":
         return [_with_function(spot.entry, arguments=None)]
     return [spot.entry]
@@ -267,7 +271,7 @@ def _repeat_last_call(answer: HostResponse) -> HostResponse:
     return replace(answer, calls=(NativeCall(answer.calls[0].id, last.name, last.arguments),))
 
 
-def _call_unasked(answer: HostResponse) -> HostResponse:
+def _call_unrequested_tool(answer: HostResponse) -> HostResponse:
     request = answer.request
     if request.tool_choice != "none" or not request.tools or answer.calls:
         return answer
@@ -288,14 +292,14 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "arguments-before-name",
         "a call's arguments come first, and its name behind them",
         "vercel/ai#5885; kimi-code waits for the name",
-        _change_entries(_name_last),
+        _change_entries(_send_name_last),
     ),
     _row("split-name", "a name comes in two deltas", "kimi-code#3220", _change_entries(_split_name)),
     _row(
         "late-id",
         "a call's id comes with the last of its deltas",
         "Moonshot's guide lets ids come at any time",
-        _change_entries(_id_last),
+        _change_entries(_send_id_last),
     ),
     _row(
         "missing-index",
@@ -303,7 +307,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "CLIProxyAPI#5058, openai-python#2806",
         _change_entries(lambda spot: [_without(spot.entry, "index")]),
     ),
-    _row("string-index", 'the index is text: `"0"`', "kimi-code reads it so", _change_entries(_string_index)),
+    _row("string-index", 'the index is text: `"0"`', "kimi-code reads it so", _change_entries(_send_string_index)),
     _row(
         "shared-index",
         "parallel calls all have index 0",
@@ -311,34 +315,37 @@ FAULTS: Final[tuple[Fault, ...]] = (
         _change_entries(lambda spot: [{**spot.entry, "index": 0}]),
         needs="parallel",
     ),
-    _row("repeated-id", "the id stands on every delta of a call", "langchain4j#4544", _later(id=...)),
+    _row("repeated-id", "the id stands on every delta of a call", "langchain4j#4544", _change_later_entries(id=...)),
     _row(
         "repeated-header",
         "id, type and name stand on every delta of a call",
         "vllm#44098, cc-switch#4651",
-        _later(id=..., type=..., name=...),
+        _change_later_entries(id=..., type=..., name=...),
     ),
     _row(
         "null-header",
         "id, type and name are null on the later deltas of a call",
         "lmdeploy#3412",
-        _later(id=None, type=None, name=None),
+        _change_later_entries(id=None, type=None, name=None),
     ),
     _row(
         "empty-header",
         "id and name are empty on the later deltas of a call, and overwrite those of careless readers",
         "forgecode#1141, codex#7579, opencode#40969",
-        _later(id="", name=""),
+        _change_later_entries(id="", name=""),
     ),
     _row(
-        "null-function", "a call begins with `function: null`", "open-interpreter#254", _change_entries(_null_function)
+        "null-function",
+        "a call begins with `function: null`",
+        "open-interpreter#254",
+        _change_entries(_nullify_function),
     ),
     _row(
         "missing-type",
         "calls have no type",
         "vercel/ai#12770",
         _change_entries(lambda spot: [_without(spot.entry, "type")]),
-        whole=_in_message(lambda entry: _without(entry, "type")),
+        whole=_change_message(lambda entry: _without(entry, "type")),
         ways=_BOTH_WAYS,
     ),
     # How its arguments are sent.
@@ -346,36 +353,38 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "null-arguments",
         "a call begins with arguments that are null",
         "open-webui#27195",
-        _change_entries(_null_arguments),
+        _change_entries(_nullify_arguments),
     ),
     _row(
         "object-arguments",
         "arguments are an object, not a text",
         "llama.cpp#20198",
-        _objects,
-        whole=_in_message(_object_in_message),
+        _send_objects,
+        whole=_change_message(_send_object_in_message),
         ways=_BOTH_WAYS,
     ),
     _row(
         "cumulative-arguments",
         "each delta repeats all arguments so far",
         "hermes-agent#35592, vercel/ai#12052",
-        _change_entries(_cumulative),
+        _change_entries(_send_cumulative),
     ),
     _row(
         "arguments-again",
         "behind its deltas a call's arguments come once more, whole",
         "hermes-agent#35718",
-        _change_entries(_again),
+        _change_entries(_repeat_arguments),
     ),
     _row(
         "arguments-again-in-finish",
         "the chunk that ends the answer brings every call once more, whole",
         "vllm#44098",
-        _again_in_finish,
+        _repeat_in_finish,
     ),
-    _row("whole-call", "a call comes in one delta", "cc-switch#4651", _change_entries(_whole_call)),
-    _row("calls-at-once", "all calls come whole in one delta", "CLIProxyAPI#5058", _at_once, needs="parallel"),
+    _row("whole-call", "a call comes in one delta", "cc-switch#4651", _change_entries(_send_whole_call)),
+    _row(
+        "calls-at-once", "all calls come whole in one delta", "CLIProxyAPI#5058", _send_calls_at_once, needs="parallel"
+    ),
     _row(
         "interleaved-calls",
         "parallel calls come a piece of each in turn",
@@ -394,32 +403,36 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "calls-before-text",
         "calls come before the text that they belong behind",
         "claude-code-mux#22",
-        _calls_first,
+        _put_calls_first,
         wires=("openai_chat", "anthropic"),
     ),
     _row(
         "null-tool-calls",
         "`tool_calls` is null in every other chunk",
         "tool-eval-bench#12",
-        _everywhere(tool_calls=None),
+        _add_to_every_delta(tool_calls=None),
         needs="",
     ),
     _row(
         "empty-tool-calls",
         "`tool_calls` is an empty list in every other chunk",
         "foundry-local#144",
-        _everywhere(tool_calls=[]),
+        _add_to_every_delta(tool_calls=[]),
         needs="",
     ),
     _row(
-        "role-in-each-chunk", "every chunk says the role", "foundry-local#144", _everywhere(role="assistant"), needs=""
+        "role-in-each-chunk",
+        "every chunk says the role",
+        "foundry-local#144",
+        _add_to_every_delta(role="assistant"),
+        needs="",
     ),
     _row(
         "null-content",
         "`content` is null wherever there is no text",
         "khoj#1370",
-        _everywhere(content=None),
-        whole=_null_content,
+        _add_to_every_delta(content=None),
+        whole=_nullify_content,
         ways=_BOTH_WAYS,
         needs="",
     ),
@@ -427,7 +440,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "empty-content",
         "`content` is empty in every chunk without text",
         "kimi-code#3928",
-        _everywhere(content=""),
+        _add_to_every_delta(content=""),
         needs="",
     ),
     Fault(
@@ -438,13 +451,13 @@ FAULTS: Final[tuple[Fault, ...]] = (
         wires=("openai_chat",),
         ways=("whole",),
         needs="calls",
-        whole=_no_content_key,
+        whole=_omit_content_key,
     ),
     _row(
         "missing-finish-key",
         "chunks but the last have no `finish_reason`, not even null",
         "bifrost#7397",
-        _no_finish_key,
+        _omit_finish_key,
         needs="",
     ),
     # Which calls there are.
@@ -463,6 +476,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
         about="the model calls a tool, though the request says that it must not",
         seen="vllm#43155",
         lost=True,
-        speech=_call_unasked,
+        speech=_call_unrequested_tool,
     ),
 )

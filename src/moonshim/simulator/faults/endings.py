@@ -43,7 +43,7 @@ def _rename_finish(names: dict[str, str]) -> Speech:
     return lambda answer: replace(answer, finish=names.get(answer.finish, answer.finish))
 
 
-def _no_reason(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _drop_reason(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """Omit a chunk that only ended the response, and with it any usage that it carried."""
     out: list[Json] = []
     for chunk in chunks:
@@ -54,7 +54,7 @@ def _no_reason(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return out
 
 
-def _no_stop_reason(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _drop_stop_reason(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [_without_reason(event) if event.get("type") == "message_delta" else event for event in chunks]
 
 
@@ -66,7 +66,7 @@ def _on_each_wire(chat: Chunks, messages: Chunks) -> Chunks:
     return lambda chunks, answer: (messages if answer.request.wire == "anthropic" else chat)(chunks, answer)
 
 
-def _reason_twice(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _send_reason_twice(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """`tool_calls` and then `stop`: careless readers believe the second."""
     out: list[Json] = []
     for chunk in chunks:
@@ -76,11 +76,11 @@ def _reason_twice(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return out
 
 
-def _empty_reason(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _send_empty_reasons(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [chunk if finish_of(chunk) is not None else with_choice(chunk, finish_reason="") for chunk in chunks]
 
 
-def _half(chunks: list[Json], ends: Callable[[Json], bool]) -> list[Json]:
+def _first_half(chunks: list[Json], ends: Callable[[Json], bool]) -> list[Json]:
     """The first half of everything before the end."""
     end = next((at for at, chunk in enumerate(chunks) if ends(chunk)), len(chunks))
     return chunks[: max(end // 2, 1)]
@@ -88,18 +88,18 @@ def _half(chunks: list[Json], ends: Callable[[Json], bool]) -> list[Json]:
 
 def _end_overloaded(chunks: list[Json], answer: HostResponse) -> list[Json]:
     if answer.request.wire == "anthropic":
-        half = _half(chunks, lambda event: event.get("type") == "message_delta")
+        half = _first_half(chunks, lambda event: event.get("type") == "message_delta")
         usage: Json = next((event.get("usage", {}) for event in chunks if event.get("type") == "message_delta"), {})
         delta = {"stop_reason": "engine_overloaded", "stop_sequence": None}
         return [*half, {"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
-    half = _half(chunks, lambda chunk: finish_of(chunk) is not None)
+    half = _first_half(chunks, lambda chunk: finish_of(chunk) is not None)
     return [*half, with_choice(carrier(chunks, {}), finish_reason="engine_overloaded")]
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------
 
 
-def _usage_in(*places: str) -> Speech:
+def _report_usage_in(*places: str) -> Speech:
     """Change where usage is reported, but not in which form."""
 
     def speech(answer: HostResponse) -> HostResponse:
@@ -122,16 +122,16 @@ def _without_usage(chunks: list[Json]) -> list[Json]:
     return [_drop_usage(chunk) for chunk in chunks if choice_of(chunk) is not None or usage_of([chunk]) is None]
 
 
-def _no_usage(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _drop_all_usage(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return _without_usage(chunks)
 
 
-def _usage_with_finish(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _send_usage_with_finish(chunks: list[Json], answer: HostResponse) -> list[Json]:
     usage = usage_of(chunks)
     return [{**one, "usage": usage} if finish_of(one) is not None else one for one in _without_usage(chunks)]
 
 
-def _usage_everywhere(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _send_usage_everywhere(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """Each chunk counts up to itself, the last counts all."""
     usage = usage_of(chunks)
     if usage is None:
@@ -144,11 +144,11 @@ def _usage_everywhere(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [{**chunk, "usage": usage_so_far} for chunk, usage_so_far in zip(plain, [*partial, usage], strict=True)]
 
 
-def _null_usage(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _nullify_usage(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [{"usage": None, **chunk} for chunk in chunks]
 
 
-def _usage_without_choices(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _drop_usage_choices(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """The usage chunk has no `choices`, not even an empty list."""
     return [
         {key: value for key, value in chunk.items() if key != "choices"} if choice_of(chunk) is None else chunk
@@ -159,11 +159,11 @@ def _usage_without_choices(chunks: list[Json], answer: HostResponse) -> list[Jso
 # -- beginning and end of the stream -----------------------------------------------------------------------------
 
 
-def _no_choices_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _send_empty_choices_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [{**carrier(chunks, {}), "choices": []}, *chunks]
 
 
-def _no_role(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _drop_role(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """The role is never sent; a first chunk with nothing else is not sent."""
     out: list[Json] = []
     for chunk in chunks:
@@ -194,11 +194,11 @@ def _done_frames(change: Callable[[bytes, bytes], list[bytes]]) -> Frames:
 # -- content -----------------------------------------------------------------------------------------------------
 
 
-def _silent(answer: HostResponse) -> HostResponse:
+def _say_nothing(answer: HostResponse) -> HostResponse:
     return replace(answer, reasoning="", text="", calls=(), finish="stop")
 
 
-def _nonsense(answer: HostResponse) -> HostResponse:
+def _say_nonsense(answer: HostResponse) -> HostResponse:
     return replace(answer, reasoning="", text=_NONSENSE, calls=(), finish="length")
 
 
@@ -259,16 +259,16 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "no-finish",
         "no chunk says how the answer ends",
         "ai-sdk-provider#420, vllm-mlx#672",
-        _on_each_wire(_no_reason, _no_stop_reason),
+        _on_each_wire(_drop_reason, _drop_stop_reason),
         wires=("openai_chat", "anthropic"),
     ),
     _stream_row(
         "finish-twice",
         "the finish reason comes twice, the second time as `stop`",
         "sglang#8417, ChatMock#114",
-        _reason_twice,
+        _send_reason_twice,
     ),
-    _stream_row("empty-finish", "the finish reason is an empty text until the end", "sglang#3912", _empty_reason),
+    _stream_row("empty-finish", "the finish reason is an empty text until the end", "sglang#3912", _send_empty_reasons),
     _stream_row(
         "finish-overloaded",
         "in the middle the answer ends with `engine_overloaded`",
@@ -283,7 +283,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "Moonshot; pi#2017",
         wires=_CHAT,
         ways=_STREAM,
-        speech=_usage_in("choice"),
+        speech=_report_usage_in("choice"),
     ),
     _row(
         "usage-last",
@@ -291,31 +291,36 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "OpenAI",
         wires=_CHAT,
         ways=_STREAM,
-        speech=_usage_in("last"),
+        speech=_report_usage_in("last"),
     ),
     _stream_row(
-        "usage-with-finish", "tokens are told by the chunk that ends, not in its choice", "vLLM", _usage_with_finish
+        "usage-with-finish",
+        "tokens are told by the chunk that ends, not in its choice",
+        "vLLM",
+        _send_usage_with_finish,
     ),
     _stream_row(
         "usage-in-each-chunk",
         "every chunk tells the tokens so far",
         "vllm#5708, sglang#12241",
-        _usage_everywhere,
+        _send_usage_everywhere,
     ),
-    _stream_row("null-usage", "`usage` is null in every chunk that does not count", "OpenAI", _null_usage),
+    _stream_row("null-usage", "`usage` is null in every chunk that does not count", "OpenAI", _nullify_usage),
     _stream_row(
-        "usage-without-choices", "the chunk that counts has no `choices`", "spoon-core#179", _usage_without_choices
+        "usage-without-choices", "the chunk that counts has no `choices`", "spoon-core#179", _drop_usage_choices
     ),
     _stream_row(
         "no-usage",
         "nobody tells the tokens",
         "CLIProxyAPI#1279",
-        _no_usage,
+        _drop_all_usage,
         whole=lambda payload, answer: _drop_usage(payload),
         ways=("stream", "whole"),
     ),
-    _stream_row("no-choices-first", "the first chunk has no choice in it", "semantic-kernel#3650", _no_choices_first),
-    _stream_row("no-role", "no chunk says the role", "OpenAI's schema does not ask for it", _no_role),
+    _stream_row(
+        "no-choices-first", "the first chunk has no choice in it", "semantic-kernel#3650", _send_empty_choices_first
+    ),
+    _stream_row("no-role", "no chunk says the role", "OpenAI's schema does not ask for it", _drop_role),
     _row(
         "no-done",
         "the stream ends without `[DONE]`",
@@ -343,8 +348,14 @@ FAULTS: Final[tuple[Fault, ...]] = (
         families=("k2", "k3", "other"),
         frames=_done_frames(lambda frame, before: [frame, before]),
     ),
-    _row("empty-answer", "the model says nothing at all", "kimi-code takes it for an error", lost=True, speech=_silent),
-    _row("nonsense", "the text is `!!!!` and so on", "vllm#36207, vllm#42426", lost=True, speech=_nonsense),
+    _row(
+        "empty-answer",
+        "the model says nothing at all",
+        "kimi-code takes it for an error",
+        lost=True,
+        speech=_say_nothing,
+    ),
+    _row("nonsense", "the text is `!!!!` and so on", "vllm#36207, vllm#42426", lost=True, speech=_say_nonsense),
     _row(
         "announced-call",
         "the model says that it will call, and does not",

@@ -57,12 +57,12 @@ def _status(status: int, message: str, kind: str, messages_kind: str, **headers:
 # -- in the middle -----------------------------------------------------------------------------------------------
 
 
-def _in_the_middle(payload: Json, messages: Json) -> Chunks:
+def _send_in_middle(payload: Json, messages: Json) -> Chunks:
     """Half of the response, then this."""
     return lambda chunks, answer: [*_half(chunks), messages if answer.request.wire == "anthropic" else payload]
 
 
-def _at_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _send_error_first(chunks: list[Json], answer: HostResponse) -> list[Json]:
     if answer.request.wire == "anthropic":
         return [_messages_error(_OVERLOADED, "overloaded_error")]
     return [_chat_error(_OVERLOADED, "engine_overloaded_error")]
@@ -72,18 +72,18 @@ def _half(chunks: list[Json]) -> list[Json]:
     return chunks[: max(len(chunks) // 2, 1)]
 
 
-def _in_a_chunk(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _send_error_in_chunk(chunks: list[Json], answer: HostResponse) -> list[Json]:
     error = {"code": 502, "message": "Provider disconnected unexpectedly", "metadata": {"provider_name": "Moonshot AI"}}
     last = with_choice(carrier(chunks, {"role": "assistant", "content": ""}), finish_reason="error")
     return [*_half(chunks), {**last, "error": error}]
 
 
-def _beside_no_choices(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _send_error_without_choices(chunks: list[Json], answer: HostResponse) -> list[Json]:
     error = {"code": 502, "message": "Worker local total request limit reached (33/32)"}
     return [*_half(chunks), {**carrier(chunks, {}), "choices": [], "error": error}]
 
 
-def _raw(data: bytes) -> Frames:
+def _send_raw(data: bytes) -> Frames:
     """Half of the stream, then these bytes, which are not a chunk."""
     return lambda frames, answer: [*frames[: max(len(frames) // 2, 1)], data]
 
@@ -105,16 +105,16 @@ def _cut_inside(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [*frames[:at], frames[at][: max(len(frames[at]) // 2, 1)], CUT]
 
 
-def _ends_early(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _end_early(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     """The same, but the connection is closed as if the response were complete."""
     return _cut_inside(frames, answer)[:-1]
 
 
-def _ends_between(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _end_between(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [*frames[: max(len(frames) // 2, 1)]]
 
 
-def _silent(seconds: float, *, first: bool = False) -> Frames:
+def _fall_silent(seconds: float, *, first: bool = False) -> Frames:
     def frames(frames: list[bytes], answer: HostResponse) -> list[Piece]:
         at = 0 if first else max(len(frames) // 2, 1)
         return [*frames[:at], Stall(seconds), *frames[at:]]
@@ -271,7 +271,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "error-in-stream",
         "in the middle comes an error, in the words of Moonshot",
         "goose#8021",
-        chunks=_in_the_middle(
+        chunks=_send_in_middle(
             _chat_error(_OVERLOADED, "engine_overloaded_error"), _messages_error(_OVERLOADED, "overloaded_error")
         ),
     ),
@@ -279,14 +279,14 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "error-first",
         "the first chunk is an error",
         "goose#8031",
-        chunks=_at_first,
+        chunks=_send_error_first,
     ),
     _stream_row(
         "error-object",
         "in the middle comes an error, in the words of vLLM: `object` is `error`",
         "goose#8031",
         wires=_CHAT,
-        chunks=_in_the_middle(
+        chunks=_send_in_middle(
             {"object": "error", "message": _INTERNAL, "type": "InternalServerError", "param": None, "code": 500}, {}
         ),
     ),
@@ -295,33 +295,33 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "in the middle comes an error that is a text",
         "SGLang",
         wires=_CHAT,
-        chunks=_in_the_middle({"error": _INTERNAL}, {}),
+        chunks=_send_in_middle({"error": _INTERNAL}, {}),
     ),
     _stream_row(
         "error-in-chunk",
         "in the middle a chunk has an error beside its choice, which ends with `error`",
         "OpenRouter",
         wires=_CHAT,
-        chunks=_in_a_chunk,
+        chunks=_send_error_in_chunk,
     ),
     _stream_row(
         "error-without-choices",
         "in the middle a chunk has an error, and no choices",
         "OmniRoute#8210",
         wires=_CHAT,
-        chunks=_beside_no_choices,
+        chunks=_send_error_without_choices,
     ),
     _stream_row(
         "error-unframed",
         "in the middle comes an error as it is, without `data:`",
         "lemonade#2826",
-        frames=_raw(encode(_chat_error(_INTERNAL, "server_error"))),
+        frames=_send_raw(encode(_chat_error(_INTERNAL, "server_error"))),
     ),
     _stream_row(
         "error-no-json",
         "in the middle comes an error that is no JSON",
         "Crane#121",
-        frames=_raw(b"data: error: engine failed\n\n"),
+        frames=_send_raw(b"data: error: engine failed\n\n"),
     ),
     _stream_row("no-body", "the connection is dropped behind the headers", "any host", frames=_cut_before),
     _stream_row("cut-off", "the connection is dropped between two chunks", "opencode#39968", frames=_cut_between),
@@ -330,14 +330,17 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "ends-early",
         "the stream ends between two chunks, as if all was said",
         "opencode#39968",
-        frames=_ends_between,
+        frames=_end_between,
     ),
-    _row("truncated", "the answer ends in the middle of its JSON, as if all was said", "any host", frames=_ends_early),
-    _stream_row("stall", "in the middle nothing comes any more", "DeepSeek-V3#1608", frames=_silent(FOREVER)),
+    _row("truncated", "the answer ends in the middle of its JSON, as if all was said", "any host", frames=_end_early),
+    _stream_row("stall", "in the middle nothing comes any more", "DeepSeek-V3#1608", frames=_fall_silent(FOREVER)),
     _stream_row(
-        "stall-at-first", "the headers come, and then nothing", "litellm#36024", frames=_silent(FOREVER, first=True)
+        "stall-at-first",
+        "the headers come, and then nothing",
+        "litellm#36024",
+        frames=_fall_silent(FOREVER, first=True),
     ),
     _stream_row(
-        "pause", "in the middle nothing comes for two seconds", "litellm#37322", frames=_silent(2.0), fatal=False
+        "pause", "in the middle nothing comes for two seconds", "litellm#37322", frames=_fall_silent(2.0), fatal=False
     ),
 )

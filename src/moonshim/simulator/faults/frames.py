@@ -27,19 +27,19 @@ _SIZES: Final = (1, 7, 64, 3, 500, 2, 19)
 _MARK: Final = b"\xef\xbb\xbf"
 
 
-def _each(change: Callable[[bytes], bytes]) -> Frames:
+def _change_frames(change: Callable[[bytes], bytes]) -> Frames:
     """Change every frame."""
     return lambda frames, answer: [change(frame) for frame in frames]
 
 
-def _between(noise: bytes) -> Frames:
+def _write_between(noise: bytes) -> Frames:
     """Send this before each frame, in a separate write."""
     return lambda frames, answer: [piece for frame in frames for piece in (noise, frame)]
 
 
-def _each_line(change: Callable[[bytes], bytes]) -> Frames:
+def _change_lines(change: Callable[[bytes], bytes]) -> Frames:
     """Change every line that is not blank."""
-    return _each(lambda frame: b"\n".join(change(line) if line else line for line in frame.split(b"\n")))
+    return _change_frames(lambda frame: b"\n".join(change(line) if line else line for line in frame.split(b"\n")))
 
 
 def _number_events(frames: list[bytes], answer: HostResponse) -> list[Piece]:
@@ -53,7 +53,7 @@ def _fold_lines(frame: bytes) -> bytes:
     return frame.replace(b'"choices":', b'\ndata: "choices":', 1).replace(b',"index":', b',\ndata: "index":', 1)
 
 
-def _no_names(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _drop_event_names(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [frame[frame.index(b"data:") :] if b"data:" in frame else frame for frame in frames]
 
 
@@ -65,7 +65,7 @@ def _add_byte_order_mark(frames: list[bytes], answer: HostResponse) -> list[Piec
     return [*(_MARK + frame for frame in frames[:1]), *frames[1:]]
 
 
-def _huge(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _add_huge_field(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     """Add a large unknown field to one frame."""
     middle = len(frames) // 2
     payload = frames[middle].partition(b"data: ")[2]
@@ -76,34 +76,34 @@ def _huge(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [*frames[:middle], frames[middle].replace(payload, encode(grown) + b"\n\n"), *frames[middle + 1 :]]
 
 
-def _as_lines(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _write_ndjson(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     """One JSON document per line, and no `[DONE]`."""
     payloads = (frame.partition(b"data: ")[2].strip() for frame in frames)
     return [payload + b"\n" for payload in payloads if payload.startswith(b"{")]
 
 
-def _at_once(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _write_at_once(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     """The whole response, although a stream was requested."""
     whole = messages_whole if answer.request.wire == "anthropic" else chat_whole
     return [encode(whole(answer))]
 
 
-def _stays_open(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _stay_open(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [*frames, Stall(FOREVER)]
 
 
 # -- where writes end --------------------------------------------------------------------------------------------
 
 
-def _one_write(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _join_writes(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [b"".join(frames)]
 
 
-def _by_byte(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _split_bytes(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     return [bytes((byte,)) for frame in frames for byte in frame]
 
 
-def _unevenly(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _split_unevenly(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     data = b"".join(frames)
     return [*_pieces(data)]
 
@@ -117,7 +117,7 @@ def _pieces(data: bytes) -> Iterator[bytes]:
         at += size
 
 
-def _in_characters(frames: list[bytes], answer: HostResponse) -> list[Piece]:
+def _split_characters(frames: list[bytes], answer: HostResponse) -> list[Piece]:
     """Writes that end after the first byte of each multi-byte character."""
     out: list[Piece] = []
     for frame in frames:
@@ -149,35 +149,42 @@ FAULTS: Final[tuple[Fault, ...]] = (
     _row("undivided", "each text comes in one chunk", "hosts that stream in name only", speech=_cutting("whole")),
     # What is written.
     _row(
-        "no-space", "`data:` has no space behind it", "jcode#46", _each_line(lambda line: line.replace(b": ", b":", 1))
+        "no-space",
+        "`data:` has no space behind it",
+        "jcode#46",
+        _change_lines(lambda line: line.replace(b": ", b":", 1)),
     ),
     _row(
         "comments",
         "a comment stands in every event",
         "OpenRouter",
-        _each(lambda frame: b": OPENROUTER PROCESSING\n" + frame),
+        _change_frames(lambda frame: b": OPENROUTER PROCESSING\n" + frame),
     ),
-    _row("keep-alives", "comments come between the events", "OpenRouter", _between(b": keep-alive\n\n")),
-    _row("blank-lines", "blank lines come between the events", _STANDARD, _between(b"\n\n\n")),
+    _row("keep-alives", "comments come between the events", "OpenRouter", _write_between(b": keep-alive\n\n")),
+    _row("blank-lines", "blank lines come between the events", _STANDARD, _write_between(b"\n\n\n")),
     _row("event-fields", "events have a name, an id and a time to try again", _STANDARD, _number_events),
     _row(
         "empty-events",
         "events without data come between the others",
         "hermes-agent#35418",
-        _between(b"event: ping\n\n"),
+        _write_between(b"event: ping\n\n"),
     ),
-    _row("trailing-space", "white space stands behind every payload", _STANDARD, _each_line(lambda line: line + b"  ")),
-    _row("several-data-lines", "a payload stands in several `data:` lines", "eko#287", _each(_fold_lines)),
-    _row("huge-frame", "one event has a megabyte", "ragflow#15381", _huge),
+    _row(
+        "trailing-space", "white space stands behind every payload", _STANDARD, _change_lines(lambda line: line + b"  ")
+    ),
+    _row("several-data-lines", "a payload stands in several `data:` lines", "eko#287", _change_frames(_fold_lines)),
+    _row("huge-frame", "one event has a megabyte", "ragflow#15381", _add_huge_field),
     _row(
         "no-event-lines",
         "events have no `event:` line; only their payload says what they are",
         "pi#1983",
-        _no_names,
+        _drop_event_names,
         wires=("anthropic",),
     ),
-    _row("crlf", "lines end with CR and LF", "hey-api#3054", _each(lambda frame: frame.replace(b"\n", b"\r\n"))),
-    _row("cr", "lines end with CR", _STANDARD, _each(lambda frame: frame.replace(b"\n", b"\r"))),
+    _row(
+        "crlf", "lines end with CR and LF", "hey-api#3054", _change_frames(lambda frame: frame.replace(b"\n", b"\r\n"))
+    ),
+    _row("cr", "lines end with CR", _STANDARD, _change_frames(lambda frame: frame.replace(b"\n", b"\r"))),
     _row("byte-order-mark", "the stream begins with a byte order mark", "openai-python#3819", _add_byte_order_mark),
     _row("unended", "the blank line behind the last event is missing", "lathe#131", _drop_last_blank_line),
     # The declared content type.
@@ -185,7 +192,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "json-lines",
         "the stream is a JSON text in each line, and says so",
         "hosts behind musistudio/llms",
-        _as_lines,
+        _write_ndjson,
         wires=("openai_chat",),
         headers={"content-type": "application/x-ndjson"},
     ),
@@ -199,18 +206,18 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "not-streamed",
         "a stream was asked for, and the whole answer comes at once",
         "tinyagents#56",
-        _at_once,
+        _write_at_once,
         headers={"content-type": "application/json"},
     ),
     _row(
         "stays-open",
         "nobody ends the connection behind the end of the answer",
         "vllm-project/router#224, openai-node#2317",
-        _stays_open,
+        _stay_open,
     ),
     # Where writes end.
-    _row("one-write", "everything comes in one write", _STANDARD, _one_write),
-    _row("uneven-writes", "writes end anywhere", "graniet/llm#90", _unevenly),
-    _row("split-characters", "writes end inside characters", "praxis#739", _in_characters),
-    _row("split-bytes", "every byte is a write of its own", "praxis#739", _by_byte, ways=("stream", "whole")),
+    _row("one-write", "everything comes in one write", _STANDARD, _join_writes),
+    _row("uneven-writes", "writes end anywhere", "graniet/llm#90", _split_unevenly),
+    _row("split-characters", "writes end inside characters", "praxis#739", _split_characters),
+    _row("split-bytes", "every byte is a write of its own", "praxis#739", _split_bytes, ways=("stream", "whole")),
 )

@@ -61,27 +61,27 @@ def _name_in_id(answer: HostResponse) -> HostResponse:
 # --- missing ids -----------------------------------------------------------------------------------------------------
 
 
-def _without_ids(payload: Json, answer: HostResponse) -> Json:
+def _remove_all_ids(payload: Json, answer: HostResponse) -> Json:
     """Remove ids from calls in either dialect: `tool_calls` of a message or delta, `tool_use` of a block."""
-    return {key: _bare(key, value) for key, value in payload.items()}
+    return {key: _remove_ids(key, value) for key, value in payload.items()}
 
 
-def _bare(key: str, value: Any) -> Any:
+def _remove_ids(key: str, value: Any) -> Any:
     if key == "tool_calls" and isinstance(value, list):
-        return [_without_id(entry) for entry in value]
+        return [_remove_id(entry) for entry in value]
     if isinstance(value, dict):
         if value.get("type") == "tool_use":
-            return _without_id(value)
-        return {inner: _bare(inner, part) for inner, part in value.items()} if key in _OUTSIDE else value
+            return _remove_id(value)
+        return {inner: _remove_ids(inner, part) for inner, part in value.items()} if key in _OUTSIDE else value
     if isinstance(value, list) and key in _OUTSIDE:
-        return [_bare(key, part) for part in value]
+        return [_remove_ids(key, part) for part in value]
     return value
 
 
 _OUTSIDE: Final = frozenset({"choices", "content", "content_block", "delta", "message"})
 
 
-def _without_id(entry: Any) -> Any:
+def _remove_id(entry: Any) -> Any:
     return {key: value for key, value in entry.items() if key != "id"} if isinstance(entry, dict) else entry
 
 
@@ -133,8 +133,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "calls have no identifier at all",
         "hosts whose parser found none",
         None,
-        chunks=lambda chunks, answer: [_without_ids(chunk, answer) for chunk in chunks],
-        whole=_without_ids,
+        chunks=lambda chunks, answer: [_remove_all_ids(chunk, answer) for chunk in chunks],
+        whole=_remove_all_ids,
     ),
     _row(
         "name-dotted",

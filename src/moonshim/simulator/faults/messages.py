@@ -19,7 +19,7 @@ _SIGNATURE: Final = "a2ltaS1zaW11bGF0b3I" * 9
 """Opaque base64url, as Kimi Code's are."""
 
 
-def _each_block(change: Callable[[list[Json]], list[Json]], *kinds: str) -> Chunks:
+def _change_blocks(change: Callable[[list[Json]], list[Json]], *kinds: str) -> Chunks:
     """Change the blocks of these kinds, or all."""
 
     def change_events(events: list[Json], answer: HostResponse) -> list[Json]:
@@ -49,13 +49,13 @@ def _stop_twice(block: list[Json]) -> list[Json]:
     ]
 
 
-def _start_again(events: list[Json], answer: HostResponse) -> list[Json]:
+def _repeat_start(events: list[Json], answer: HostResponse) -> list[Json]:
     starts = [event for event in events if _is(event, "message_start")]
     at = next((at for at, event in enumerate(events) if _is(event, "message_stop")), len(events))
     return [*events[:at], *(starts * _STARTS), *events[at:]]
 
 
-def _pings(events: list[Json], answer: HostResponse) -> list[Json]:
+def _send_pings(events: list[Json], answer: HostResponse) -> list[Json]:
     return [one for event in events for one in ({"type": "ping"}, {"type": "ping"}, event)]
 
 
@@ -75,23 +75,23 @@ def _with_input(block: list[Json], value: Any) -> list[Json]:
     ]
 
 
-def _input_at_start(block: list[Json]) -> list[Json]:
+def _send_input_at_start(block: list[Json]) -> list[Json]:
     value = object_of(_arguments(block))
     if value is None:
         return block
     return [event for event in _with_input(block, value) if not _is(event, "content_block_delta")]
 
 
-def _input_twice(block: list[Json]) -> list[Json]:
+def _send_input_twice(block: list[Json]) -> list[Json]:
     value = object_of(_arguments(block))
     return block if value is None else _with_input(block, value)
 
 
-def _input_as_text(block: list[Json]) -> list[Json]:
+def _send_input_as_string(block: list[Json]) -> list[Json]:
     return [event for event in _with_input(block, _arguments(block)) if not _is(event, "content_block_delta")]
 
 
-def _input_as_text_whole(payload: Json, answer: HostResponse) -> Json:
+def _send_input_as_string_whole(payload: Json, answer: HostResponse) -> Json:
     texts = iter(call.arguments for call in answer.calls)
     blocks = [{**one, "input": next(texts)} if one.get("type") == "tool_use" else one for one in payload["content"]]
     return {**payload, "content": blocks}
@@ -100,7 +100,7 @@ def _input_as_text_whole(payload: Json, answer: HostResponse) -> Json:
 # -- how blocks follow one another -------------------------------------------------------------------------------
 
 
-def _gaps(events: list[Json], answer: HostResponse) -> list[Json]:
+def _skip_indexes(events: list[Json], answer: HostResponse) -> list[Json]:
     return [{**event, "index": event["index"] * 2} if "index" in event else event for event in events]
 
 
@@ -122,7 +122,7 @@ def _drop_signature(answer: HostResponse) -> HostResponse:
     return replace(answer, signature="")
 
 
-def _no_signature_field(block: list[Json]) -> list[Json]:
+def _omit_signature_field(block: list[Json]) -> list[Json]:
     """Neither an empty one at the start nor one before the stop."""
     out: list[Json] = []
     for event in block:
@@ -134,15 +134,15 @@ def _no_signature_field(block: list[Json]) -> list[Json]:
     return out
 
 
-def _no_signature_whole(payload: Json, answer: HostResponse) -> Json:
+def _omit_signature_whole(payload: Json, answer: HostResponse) -> Json:
     blocks = [{key: value for key, value in one.items() if key != "signature"} for one in payload["content"]]
     return {**payload, "content": blocks}
 
 
-def _empty_signature_delta(block: list[Json]) -> list[Json]:
+def _send_empty_signature_delta(block: list[Json]) -> list[Json]:
     index = block[0]["index"]
     empty = {"type": "content_block_delta", "index": index, "delta": {"type": "signature_delta", "signature": ""}}
-    remaining = _no_signature_field(block)
+    remaining = _omit_signature_field(block)
     at = next((at for at, event in enumerate(remaining) if _is(event, "content_block_stop")), len(remaining))
     return [*remaining[:at], empty, *remaining[at:]]
 
@@ -150,7 +150,7 @@ def _empty_signature_delta(block: list[Json]) -> list[Json]:
 # -- tokens ------------------------------------------------------------------------------------------------------
 
 
-def _no_usage_in(kind: str) -> Chunks:
+def _omit_usage_in(kind: str) -> Chunks:
     def change_events(events: list[Json], answer: HostResponse) -> list[Json]:
         return [_drop_usage(event) if _is(event, kind) else event for event in events]
 
@@ -176,35 +176,37 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "block-stopped-twice",
         "every block is stopped twice, first with a signature",
         "kimi-cli#305",
-        _each_block(_stop_twice),
+        _change_blocks(_stop_twice),
     ),
     _row("block-not-stopped", "no block is ever stopped", "anthropic-sdk-kotlin#147", _without("content_block_stop")),
-    _row("message-started-again", "before the end the message is started again 29 times", "Kimi-K2.5#33", _start_again),
-    _row("ping-flood", "two pings come before every event", "Anthropic", _pings),
+    _row(
+        "message-started-again", "before the end the message is started again 29 times", "Kimi-K2.5#33", _repeat_start
+    ),
+    _row("ping-flood", "two pings come before every event", "Anthropic", _send_pings),
     _row(
         "input-at-start",
         "a call's input is whole at its start, and no delta follows",
         "opencode#20650",
-        _each_block(_input_at_start, "tool_use"),
+        _change_blocks(_send_input_at_start, "tool_use"),
         needs="calls",
     ),
     _row(
         "input-twice",
         "a call's input is whole at its start, and its deltas follow all the same",
         "proxies before Kimi; opencode#20650",
-        _each_block(_input_twice, "tool_use"),
+        _change_blocks(_send_input_twice, "tool_use"),
         needs="calls",
     ),
     _row(
         "input-as-text",
         "a call's input is a text with the JSON in it",
         "anthropic-sdk-python#804",
-        _each_block(_input_as_text, "tool_use"),
-        whole=_input_as_text_whole,
+        _change_blocks(_send_input_as_string, "tool_use"),
+        whole=_send_input_as_string_whole,
         ways=_BOTH_WAYS,
         needs="calls",
     ),
-    _row("index-gaps", "indexes of blocks go 0, 2, 4", "claudish#127, omlx#1353", _gaps),
+    _row("index-gaps", "indexes of blocks go 0, 2, 4", "claudish#127, omlx#1353", _skip_indexes),
     _row("overlapping-blocks", "a block is stopped only when the next has started", "bifrost#3441", _overlap_blocks),
     _row("signed", "thoughts have an opaque signature", "Kimi Code", speech=_sign, ways=_BOTH_WAYS, needs="reasoning"),
     _row(
@@ -214,8 +216,8 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "no-signature",
         "thoughts have no field for a signature",
         "Moonshot",
-        _each_block(_no_signature_field, "thinking"),
-        whole=_no_signature_whole,
+        _change_blocks(_omit_signature_field, "thinking"),
+        whole=_omit_signature_whole,
         ways=_BOTH_WAYS,
         needs="reasoning",
     ),
@@ -223,20 +225,20 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "empty-signature",
         "the signature of the thoughts comes, and is empty",
         "Kimi Code",
-        _each_block(_empty_signature_delta, "thinking"),
+        _change_blocks(_send_empty_signature_delta, "thinking"),
         needs="reasoning",
     ),
     _row(
         "no-start-usage",
         "the start of the message does not count tokens",
         "CLIProxyAPI#1279",
-        _no_usage_in("message_start"),
+        _omit_usage_in("message_start"),
     ),
     _row(
         "no-delta-usage",
         "the end of the message does not count tokens",
         "CLIProxyAPI#1279",
-        _no_usage_in("message_delta"),
+        _omit_usage_in("message_delta"),
     ),
     _row("no-message-delta", "nobody says why the message ends", "Kimi-K2.5#33", _without("message_delta")),
     _row(

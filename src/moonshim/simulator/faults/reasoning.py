@@ -30,7 +30,7 @@ _SIGNATURE: Final = "a2ltaS1zaW11bGF0b3I" * 9
 _FOREIGN: Final = "The user asked for the opening hours of the museum in Basel. "
 
 
-def _in_field(field: str) -> Speech:
+def _use_field(field: str) -> Speech:
     return lambda answer: replace(answer, reasoning_field=field)
 
 
@@ -41,11 +41,11 @@ def _summarize(answer: HostResponse) -> HostResponse:
 # -- one delta or message ----------------------------------------------------------------------------------------
 
 
-def _each_delta(change: Callable[[Json], Json]) -> Chunks:
+def _change_deltas(change: Callable[[Json], Json]) -> Chunks:
     return lambda chunks, answer: [with_delta(chunk, change(delta_of(chunk))) for chunk in chunks]
 
 
-def _message(change: Callable[[Json], Json]) -> Whole:
+def _change_message(change: Callable[[Json], Json]) -> Whole:
     return lambda payload, answer: with_delta(payload, change(delta_of(payload)))
 
 
@@ -54,7 +54,7 @@ def _copy_reasoning(delta: Json) -> Json:
     return {**delta, "reasoning_content": reasoning, "reasoning": reasoning} if reasoning else delta
 
 
-def _nulls(delta: Json) -> Json:
+def _add_nulls(delta: Json) -> Json:
     return {**dict.fromkeys(REASONING_FIELDS), **delta}
 
 
@@ -69,9 +69,9 @@ def _empty(value: Any) -> Any:
 # -- order -----------------------------------------------------------------------------------------------------------
 
 
-def _after_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _send_after_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
     if answer.request.wire == "anthropic":
-        return _thinking_later(read_blocks(chunks)).events()
+        return _send_thinking_later(read_blocks(chunks)).events()
     thoughts = [chunk for chunk in chunks if contents_of(chunk) == {"reasoning"}]
     last = max((at for at, chunk in enumerate(chunks) if contents_of(chunk) == {"text"}), default=None)
     if last is None:
@@ -80,12 +80,12 @@ def _after_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [*rest, *thoughts, *(chunk for chunk in chunks[last + 1 :] if chunk not in thoughts)]
 
 
-def _thinking_later(parts: BlockEdits) -> BlockEdits:
+def _send_thinking_later(parts: BlockEdits) -> BlockEdits:
     order = {"text": 0, "thinking": 1}
     return BlockEdits(parts.head, sorted(parts.blocks, key=lambda block: order.get(of_block(block), 2)), parts.tail)
 
 
-def _with_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _join_with_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """The last reasoning and the first text in one delta, at the transition between them."""
     last = max((at for at, chunk in enumerate(chunks) if contents_of(chunk) == {"reasoning"}), default=None)
     first = next((at for at, chunk in enumerate(chunks) if contents_of(chunk) == {"text"}), None)
@@ -95,33 +95,33 @@ def _with_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
     return [*chunks[:last], both, *chunks[first + 1 :]]
 
 
-def _blank_thinking(chunks: list[Json], answer: HostResponse) -> list[Json]:
+def _add_blank_thinking(chunks: list[Json], answer: HostResponse) -> list[Json]:
     """An empty thinking block, or an empty field."""
     if answer.request.wire == "anthropic":
         remaining = (event for event in chunks if (event.get("delta") or {}).get("type") != "thinking_delta")
         return list(remaining)
-    return _each_delta(_empty_fields)(chunks, answer)
+    return _change_deltas(_empty_fields)(chunks, answer)
 
 
-def _blank_thinking_whole(payload: Json, answer: HostResponse) -> Json:
+def _add_blank_thinking_whole(payload: Json, answer: HostResponse) -> Json:
     if answer.request.wire == "anthropic":
         blocks = [{**one, "thinking": ""} if one.get("type") == "thinking" else one for one in payload["content"]]
         return {**payload, "content": blocks}
-    return _message(_empty_fields)(payload, answer)
+    return _change_message(_empty_fields)(payload, answer)
 
 
 # -- content ---------------------------------------------------------------------------------------------------------
 
 
-def _thinks_only(answer: HostResponse) -> HostResponse:
+def _think_only(answer: HostResponse) -> HostResponse:
     return replace(answer, text="", calls=(), finish="stop") if answer.reasoning else answer
 
 
-def _thinks_too_long(answer: HostResponse) -> HostResponse:
+def _think_too_long(answer: HostResponse) -> HostResponse:
     return replace(answer, text="", calls=(), finish="length") if answer.reasoning else answer
 
 
-def _foreign(answer: HostResponse) -> HostResponse:
+def _write_foreign(answer: HostResponse) -> HostResponse:
     return replace(answer, reasoning=_FOREIGN + answer.reasoning) if answer.reasoning else answer
 
 
@@ -137,14 +137,14 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "reasoning-content",
         "thoughts stand in `reasoning_content`, whatever else the host does",
         "Moonshot, SGLang, older vLLM",
-        speech=_in_field("reasoning_content"),
+        speech=_use_field("reasoning_content"),
     ),
-    _row("reasoning", "thoughts stand in `reasoning`", "vLLM, Together", speech=_in_field("reasoning")),
+    _row("reasoning", "thoughts stand in `reasoning`", "vLLM, Together", speech=_use_field("reasoning")),
     _row(
         "reasoning-details",
         "thoughts stand in `reasoning` and as a list in `reasoning_details`",
         "OpenRouter",
-        speech=_in_field("reasoning_details"),
+        speech=_use_field("reasoning_details"),
     ),
     _row(
         "reasoning-summary",
@@ -157,31 +157,31 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "reasoning-copies",
         "every thought stands in `reasoning_content` and in `reasoning`",
         "kimi-code#3928",
-        chunks=_each_delta(_copy_reasoning),
-        whole=_message(_copy_reasoning),
+        chunks=_change_deltas(_copy_reasoning),
+        whole=_change_message(_copy_reasoning),
     ),
     _row(
         "null-reasoning",
         "the fields for thoughts are null wherever there are none",
         "agent-zero#887",
         needs="",
-        chunks=_each_delta(_nulls),
-        whole=_message(_nulls),
+        chunks=_change_deltas(_add_nulls),
+        whole=_change_message(_add_nulls),
     ),
     _row(
         "empty-reasoning",
         "the model has thought, and its thoughts are told as an empty text",
         "kimi-cli#2498",
         wires=_BOTH_WIRES,
-        chunks=_blank_thinking,
-        whole=_blank_thinking_whole,
+        chunks=_add_blank_thinking,
+        whole=_add_blank_thinking_whole,
     ),
     _row(
         "reasoning-with-text",
         "the last thought and the first text share a delta",
         "OmniRoute#771, future-os#46",
         ways=("stream",),
-        chunks=_with_text,
+        chunks=_join_with_text,
     ),
     _row(
         "reasoning-after-text",
@@ -189,14 +189,14 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "goai#119",
         wires=_BOTH_WIRES,
         ways=("stream",),
-        chunks=_after_text,
+        chunks=_send_after_text,
     ),
     _row(
         "foreign-reasoning",
         "the thought begins with one that belongs to another request",
         "sglang#34259",
         wires=_BOTH_WIRES,
-        speech=_foreign,
+        speech=_write_foreign,
     ),
     _row(
         "stops-after-thinking",
@@ -204,7 +204,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "kimi-code#520, goose#11975, qwen-code#7034",
         wires=_BOTH_WIRES,
         lost=True,
-        speech=_thinks_only,
+        speech=_think_only,
     ),
     _row(
         "limit-spent-thinking",
@@ -212,6 +212,6 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "Moonshot: thoughts and text share `max_tokens`",
         wires=_BOTH_WIRES,
         lost=True,
-        speech=_thinks_too_long,
+        speech=_think_too_long,
     ),
 )

@@ -44,13 +44,13 @@ class ClientConnection:
         length = self.headers.get("content-length", "0")
         if length.isdecimal() and int(length) > most:
             raise BodyTooLarge
-        return await self._unless_over(self._body(most))
+        return await self._until_closed(self._body(most))
 
     async def send(self, response: SimResponse, latency: Latency = _AT_ONCE) -> None:
         """Send a response. The body must have been read, or be irrelevant: from now on, only the disconnect is
         watched."""
         try:
-            await self._unless_over(self._write(response, latency), self._until_gone())
+            await self._until_closed(self._write(response, latency), self._wait_for_disconnect())
         except ClientDisconnected:
             self.abort()
 
@@ -86,11 +86,11 @@ class ClientConnection:
                 await asyncio.sleep(piece.seconds)
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _until_gone(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def _unless_over(self, work: Coroutine[Any, Any, _T], *ends: Coroutine[Any, Any, object]) -> _T:
+    async def _until_closed(self, work: Coroutine[Any, Any, _T], *ends: Coroutine[Any, Any, object]) -> _T:
         """The result of this work. It is cancelled, and `ClientDisconnected` raised, if the client or the simulator
         ends first."""
         doing = asyncio.ensure_future(work)

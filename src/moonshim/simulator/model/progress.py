@@ -62,7 +62,7 @@ def read_progress(request: SimRequest) -> ScenarioProgress:
                 if turn.begins_message(before):
                     message, finished, words = message + 1, [], own_words(turn.text)
                 elif before is not None and before.role == "user":
-                    words = _without_asides(turn.text) or words
+                    words = _without_context_tags(turn.text) or words
             case "assistant" if turn.calls:
                 finished.append((len(turn.calls), []))
             case "tool":
@@ -83,10 +83,10 @@ def own_words(text: str) -> str:
     >>> own_words("<b>bold</b>")
     '<b>bold</b>'
     """
-    return _without_asides(text) or text.strip()
+    return _without_context_tags(text) or text.strip()
 
 
-def _without_asides(text: str) -> str:
+def _without_context_tags(text: str) -> str:
     """The string without each tag and its content, up to the first closing tag; one pass, however many there are."""
     ends: dict[str, list[re.Match[str]]] = {}
     for tag in _TAG.finditer(text):

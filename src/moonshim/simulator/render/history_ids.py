@@ -28,9 +28,9 @@ def rename_ids(turns: tuple[SimTurn, ...]) -> tuple[SimTurn, ...]:
 
     A result gets the id of its call; one that belongs to no call keeps its own.
 
-    >>> asked = SimTurn(role="assistant", calls=(SimCall("call_9f", "ls", "{}"),))
-    >>> told = SimTurn(role="tool", results=(SimResult("call_9f", "ls", "a.py"),))
-    >>> [turn.calls or turn.results for turn in rename_ids((asked, told))]
+    >>> calls = SimTurn(role="assistant", calls=(SimCall("call_9f", "ls", "{}"),))
+    >>> results = SimTurn(role="tool", results=(SimResult("call_9f", "ls", "a.py"),))
+    >>> [turn.calls or turn.results for turn in rename_ids((calls, results))]
     [(SimCall(id='functions.ls:0', name='ls', arguments='{}'),),
      (SimResult(call_id='functions.ls:0', name='ls', text='a.py', is_error=False, parts=()),)]
     """

@@ -17,7 +17,7 @@ from msgspec import Struct
 from moonshim.simulator.host.markers import k2_section
 from moonshim.simulator.render.history_ids import rename_ids
 from moonshim.simulator.render.messages import PromptMessage, messages_of
-from moonshim.simulator.render.prompt_inputs import dump_compact, initial_tools, keeps_thoughts, tool_entries
+from moonshim.simulator.render.prompt_inputs import dump_compact, initial_tools, retains_reasoning, tool_entries
 from moonshim.simulator.render.typescript import typescript_of
 from moonshim.simulator.request import SimRequest
 
@@ -90,7 +90,7 @@ def _declaration(request: SimRequest, template: _Template) -> str:
 
 def _history_length(messages: list[PromptMessage], template: _Template, request: SimRequest) -> int:
     """How many messages, from the first, are history: their reasoning is not rendered again."""
-    if template.keeps == "always" or (template.keeps == "asked" and keeps_thoughts(request)):
+    if template.keeps == "always" or (template.keeps == "asked" and retains_reasoning(request)):
         return 0
     final = (at for at in range(len(messages) - 1, -1, -1) if _is_final(messages[at]))
     return next(final, -1) + 1

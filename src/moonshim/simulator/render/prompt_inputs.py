@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from moonshim.simulator.request import Json, OfferedTool, SimRequest
 
-__all__ = ["choice", "dump_compact", "effort", "initial_tools", "keeps_thoughts", "response_format", "tool_entries"]
+__all__ = ["choice", "dump_compact", "effort", "initial_tools", "response_format", "retains_reasoning", "tool_entries"]
 
 _EFFORTS: Final = {"low": "low", "medium": "high", "high": "high", "xhigh": "max", "max": "max"}
 """`medium` and `xhigh` are aliases that Kimi Code documents; the platform ignores unknown values."""
@@ -64,7 +64,7 @@ def effort(request: SimRequest) -> str:
     return _EFFORTS.get(effort_value, "max") if isinstance(effort_value, str) else "max"
 
 
-def keeps_thoughts(request: SimRequest) -> bool:
+def retains_reasoning(request: SimRequest) -> bool:
     """Whether `thinking.keep` is `all`, which open hosts call `preserve_thinking`."""
     keep = _inside(request.body, "thinking").get("keep") == "all"
     return keep or _inside(request.body, "chat_template_kwargs").get("preserve_thinking") is True
