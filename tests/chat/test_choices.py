@@ -71,7 +71,7 @@ def test_the_ledger_counts_what_is_known_and_says_nothing_of_the_rest() -> None:
     assert (ledger.cost, ledger.is_counted) == ("", False)
     ledger.add(Usage(1000, 100, 500, 20), Price(input=1, output=10, cached=0.1))
     ledger.add(None, None)
-    ledger.mend([Repaired("a"), Repaired("a"), Repaired("b")])
+    ledger.add_repairs([Repaired("a"), Repaired("a"), Repaired("b")])
     assert (ledger.answers, ledger.input, ledger.output, ledger.cached, ledger.reasoning) == (2, 1000, 100, 500, 20)
     assert ledger.cost == "$0.0015"  # 500 fresh, 500 cached, 100 out
     assert ledger.repairs == {"a": 2, "b": 1}

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from moonshim.agent.accumulate import MessageAccumulator, text_of
 from moonshim.agent.events import MessageSaved, RoundStarted, RunEnded, SaveFailed, Step, ToolEnded
-from moonshim.agent.execution.calls import CallsUnderWay, ToolLimits
+from moonshim.agent.execution.calls import PendingCalls, ToolLimits
 from moonshim.agent.execution.cancellation import Stopped, Stopping
 from moonshim.agent.execution.repetition import Repeating
 from moonshim.agent.execution.runner import Allow, failed_result, run_loop
@@ -264,13 +264,13 @@ class Agent:
             if not calls:
                 turn.ended = RunEnded("answered", message, _CUT.get(answer.reason, ""))
                 return
-            under_way = CallsUnderWay(calls, self.tools, self._limits, answer.incomplete_calls(message), repeating)
-            async with aclosing(self._use_tools(turn, under_way)) as steps:
+            pending = PendingCalls(calls, self.tools, self._limits, answer.incomplete_calls(message), repeating)
+            async with aclosing(self._use_tools(turn, pending)) as steps:
                 async for step in steps:
                     yield step
             if turn.ended is not None:
                 return
-            repeating.end_round(under_way.results)
+            repeating.end_round(pending.results)
         detail = f"The model was asked {number} times and has not answered yet. Ask it to go on if it should."
         turn.ended = RunEnded("rounds", detail=detail)
 
@@ -297,13 +297,13 @@ class Agent:
         system = [] if not self.system else [Message("system", (Text(self.system),))]
         return [*system, *self.history.messages]
 
-    async def _use_tools(self, turn: _Turn, calls: CallsUnderWay) -> AsyncGenerator[Step, None]:
+    async def _use_tools(self, turn: _Turn, calls: PendingCalls) -> AsyncGenerator[Step, None]:
         """Run what can be run; every result is in the history before it is reported."""
         turn.calls = calls
         if calls.repeated_tool:
             detail = f"The model called {calls.repeated_tool} again and again, with the same result."
             turn.ended = RunEnded("repeating", detail=detail)
-        if self.allow is not None and await calls.ask_for(self.allow, turn.stopping):
+        if self.allow is not None and await calls.ask_permission(self.allow, turn.stopping):
             turn.ended = RunEnded("refused", detail="A call was not allowed. Say how to go on.")
         async with aclosing(calls.run(turn.stopping)) as steps:
             async for step in steps:
@@ -366,7 +366,7 @@ class _Turn:
         """The response that is being received."""
         self.message: Message | None = None
         """The last response that is in the history."""
-        self.calls = CallsUnderWay()
+        self.calls = PendingCalls()
         self.usage: Usage | None = None
         self.ended: RunEnded | None = None
 

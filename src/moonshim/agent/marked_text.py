@@ -208,8 +208,8 @@ def as_marked_text(events: Iterable[object]) -> Iterator[str]: ...
 def as_marked_text(events: Iterable[object] | AsyncIterable[object]) -> Iterator[str] | AsyncIterator[str]:
     """The pieces for these events, as they come: from a provider, an agent, or a list.
 
-    >>> said = [BlockOpened(0, "text"), BlockDelta(0, "[USAGE] is a word"), BlockClosed(0), Finished("stop")]
-    >>> list(as_marked_text(said))
+    >>> events = [BlockOpened(0, "text"), BlockDelta(0, "[USAGE] is a word"), BlockClosed(0), Finished("stop")]
+    >>> list(as_marked_text(events))
     ['[TEXT][USAGE] is a word', '[USAGE]{"finish_reason": "stop"}']
     """
     return _write_async(events) if isinstance(events, AsyncIterable) else _write(events)

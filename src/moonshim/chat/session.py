@@ -173,7 +173,7 @@ class Session:
                     case RunEnded(reason="failed") if failed is not None and (hint := self._next_step(failed)):
                         step = replace(step, detail=f"{step.detail.rstrip('.')}. {hint}")
                     case Repaired():
-                        self.ledger.mend([step])
+                        self.ledger.add_repairs([step])
                 yield step
         finally:
             await stream.aclose()

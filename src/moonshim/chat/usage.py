@@ -60,7 +60,7 @@ class UsageTotals:
         else:
             self._costs[price.currency] = self._costs.get(price.currency, 0.0) + cost_of(usage, price)
 
-    def mend(self, repairs: Iterable[Repaired]) -> None:
+    def add_repairs(self, repairs: Iterable[Repaired]) -> None:
         self.repairs.update(repaired.rule for repaired in repairs)
 
     @property

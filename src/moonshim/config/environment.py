@@ -11,7 +11,7 @@ from msgspec import Struct
 from moonshim.config.endpoints import dialect_of
 from moonshim.config.model import Config, KeySource, ProviderConfig, Secret
 from moonshim.config.problems import ConfigError
-from moonshim.config.tables.aliases import leads_somewhere
+from moonshim.config.tables.aliases import has_target
 from moonshim.config.tables.provider_keys import key_fault
 from moonshim.config.tables.providers import address_fault
 from moonshim.config.tables.settings import secret_fault, store_fault
@@ -151,21 +151,21 @@ def config_from_environment(environ: Mapping[str, str]) -> Config | None:
     if not found:
         return None
     chosen = environ.get("MOONSHIM_MODEL", "").strip()
-    if chosen and not leads_somewhere(chosen, [provider for _, provider in found]):
+    if chosen and not has_target(chosen, [provider for _, provider in found]):
         raise ConfigError([f"environment: MOONSHIM_MODEL: no provider that has a key here has `{chosen}`"])
-    themselves = [host for host, provider in found if _is_itself(host, provider)]
+    themselves = [host for host, provider in found if _is_same_host(host, provider)]
     targets = (chosen,) if chosen else tuple(f"{host.name}/{host.default}" for host in themselves if host.default)
     notes = () if targets else (f"environment: set MOONSHIM_MODEL to say what {CLIENTS_OWN[0]} is",)
     config = Config(
         providers=tuple(provider for _, provider in found),
-        aliases=_spellings(found, themselves) | _defaults([provider for _, provider in found], targets),
+        aliases=_spelling_aliases(found, themselves) | _defaults([provider for _, provider in found], targets),
         source="environment",
         notes=notes,
     )
     return with_overrides(config, environ)
 
 
-def _spellings(
+def _spelling_aliases(
     found: Sequence[tuple[KnownHost, ProviderConfig]], themselves: Sequence[KnownHost]
 ) -> dict[str, tuple[str, ...]]:
     """Aliases from Moonshot's model names to those of hosts with other names, unless a provider has a model of that
@@ -212,7 +212,7 @@ def _provider(host: KnownHost, environ: Mapping[str, str]) -> ProviderConfig:
         key_sources=(KeySource(host.variable),),
         dialect=cast(UpstreamDialect, dialect_of(address)),
     )
-    if not _is_itself(host, provider):
+    if not _is_same_host(host, provider):
         return provider
     # The variable's name determines the host behind an unknown address.
     known = host_of(address) != _UNKNOWN
@@ -222,7 +222,7 @@ def _provider(host: KnownHost, environ: Mapping[str, str]) -> ProviderConfig:
     return msgspec.structs.replace(provider, models=host.models, host=None if known else row)
 
 
-def _is_itself(host: KnownHost, provider: ProviderConfig) -> bool:
+def _is_same_host(host: KnownHost, provider: ProviderConfig) -> bool:
     """Whether a custom address still leads to the same host, which has the same models."""
     found = host_of(provider.api_base_url).removesuffix("-anthropic")
     return found in (host_of(host.api_base_url), _UNKNOWN)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from moonshim.config.environment import LOOKED_FOR, config_from_environment, with_overrides
-from moonshim.config.files.router_file import FromRouter, is_router_file, read_router_keys, router_keys
+from moonshim.config.files.router_file import RouterSettings, is_router_file, read_router_keys, router_keys
 from moonshim.config.files.source_file import read_text, read_values
 from moonshim.config.model import Config, GatewayKey, Limits, ProviderConfig, Retries, Timeouts
 from moonshim.config.problems import ConfigError, Path, Problems
@@ -114,7 +114,7 @@ class _Reading:
 
     def _read_config(self, root: Table) -> Config:
         lenient = is_router_file(root)
-        router = read_router_keys(root) if lenient else FromRouter()
+        router = read_router_keys(root) if lenient else RouterSettings()
         timeouts = read_timeouts(root.table("timeouts"), Timeouts())
         if router.first_byte is not None and "timeouts" not in root:
             timeouts = msgspec.structs.replace(timeouts, first_byte=router.first_byte)

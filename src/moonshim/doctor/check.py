@@ -60,7 +60,7 @@ _GUESS: Final = "kimi-k3"
 _READ_BYTES: Final = 8 * 1024 * 1024
 """Of an error, or of a list of models: OpenRouter's has most of a megabyte."""
 _SNIFFED_BYTES: Final = 64 * 1024
-_LONGEST_SAID: Final = 300
+_MAX_DETAIL_LENGTH: Final = 300
 
 _JSON: Final = "application/json"
 _TOOL: Final = "get_weather"
@@ -239,7 +239,7 @@ class _Check:
         place = detail if cause == "one_of_the_keys" else ""
         for secret in self._secrets:
             detail, hint = detail.replace(secret, "***"), hint and hint.replace(secret, "***")
-        text = mask_secrets(" ".join(detail.split()))[:_LONGEST_SAID]
+        text = mask_secrets(" ".join(detail.split()))[:_MAX_DETAIL_LENGTH]
         self._findings[topic, place] = Finding(topic, state, text, cause, hint)
 
     def _wrong(self, topic: Topic, cause: str, detail: str, hint: str | None = None) -> None:

@@ -14,14 +14,14 @@ from typing import Any
 import pydantic
 import pytest
 
-from moonshim.agent.execution.runner import Ready, look_up, run_ready
+from moonshim.agent.execution.runner import Ready, prepare_call, run_ready
 from moonshim.agent.tools import AgentTool, ToolFailed, tool
 from moonshim.engine.values.conversation import Media, Text, ToolCall, ToolResult
 from tests.agent.asking import run
 
 
 async def result_of(made: AgentTool, arguments: str = "{}", timeout: float = 30.0, limit: int = 1000) -> ToolResult:
-    ready = look_up(ToolCall("hist_tool_1", made.name, arguments), {made.name: made})
+    ready = prepare_call(ToolCall("hist_tool_1", made.name, arguments), {made.name: made})
     assert isinstance(ready, Ready)
     return await run_ready(ready, timeout=timeout, limit=limit)
 
@@ -154,7 +154,7 @@ def test_a_function_may_return_something_to_wait_for() -> None:
 def test_a_thread_that_never_ends_is_left_and_does_not_keep_the_program() -> None:
     code = """
 import asyncio, threading
-from moonshim.agent.execution.runner import look_up, run_ready
+from moonshim.agent.execution.runner import prepare_call, run_ready
 from moonshim.agent.tools import tool
 from moonshim.engine.values.conversation import ToolCall
 
@@ -163,7 +163,7 @@ def hang():
     threading.Event().wait()
 
 async def main():
-    print((await run_ready(look_up(ToolCall("x", "hang", "{}"), {"hang": hang}), timeout=0.01, limit=100)).is_error)
+    print((await run_ready(prepare_call(ToolCall("x", "hang", "{}"), {"hang": hang}), timeout=0.01, limit=99)).is_error)
 
 asyncio.run(main())
 """
@@ -193,13 +193,13 @@ def test_without_a_bound_a_tool_takes_as_long_as_it_takes() -> None:
 
 def test_half_a_call_is_never_run() -> None:
     made = tool(name="rm")(lambda: "gone")
-    result = look_up(ToolCall("hist_tool_1", "rm", "{}"), {"rm": made}, is_whole=False)
+    result = prepare_call(ToolCall("hist_tool_1", "rm", "{}"), {"rm": made}, is_whole=False)
     assert isinstance(result, ToolResult)
     assert result.is_error
     assert "Nothing was run" in text_of(result)
 
 
 def test_an_unknown_tool_is_answered_with_those_that_there_are() -> None:
-    result = look_up(ToolCall("hist_tool_1", "nothing", "{}"), {})
+    result = prepare_call(ToolCall("hist_tool_1", "nothing", "{}"), {})
     assert isinstance(result, ToolResult)
     assert text_of(result) == "Error: there is no tool 'nothing'. There are: none"

@@ -14,11 +14,11 @@ from msgspec import Struct
 from moonshim.agent.events import ToolEnded, ToolStarted
 from moonshim.agent.execution.cancellation import Stopping
 from moonshim.agent.execution.repetition import Repeating
-from moonshim.agent.execution.runner import Allow, Ready, end_tasks, failed_result, look_up, run_ready
+from moonshim.agent.execution.runner import Allow, Ready, end_tasks, failed_result, prepare_call, run_ready
 from moonshim.agent.tools import AgentTool
 from moonshim.engine.values.conversation import ToolCall, ToolResult
 
-__all__ = ["CallsUnderWay", "ToolLimits"]
+__all__ = ["PendingCalls", "ToolLimits"]
 
 _STOPPED: Final = "Error: the user stopped this tool before it finished. What it had done by then is done."
 _NOT_RUN: Final = "Error: not run. The user stopped before it was this call's turn."
@@ -39,7 +39,7 @@ class ToolLimits(Struct, frozen=True):
     characters: int = 100_000
 
 
-class CallsUnderWay:
+class PendingCalls:
     """The calls of one response. Each gets exactly one result, whatever happens."""
 
     def __init__(
@@ -65,7 +65,7 @@ class CallsUnderWay:
             elif repeating is not None and repeating.is_too_often(call):
                 found = failed_result(call, _REPEATED.format(repeating.bound))
             else:
-                found = look_up(call, tools or {}, is_whole=call.id not in cut_off)
+                found = prepare_call(call, tools or {}, is_whole=call.id not in cut_off)
             if isinstance(found, ToolResult):
                 self._results[call.id] = found
             else:
@@ -76,7 +76,7 @@ class CallsUnderWay:
         """Each call with its result, once all have one."""
         return [(call, self._results[call.id]) for call in self._calls]
 
-    async def ask_for(self, allow: Allow, stopping: Stopping) -> bool:
+    async def ask_permission(self, allow: Allow, stopping: Stopping) -> bool:
         """Ask for permission where calls need it, one after the other; return whether the run is to end."""
         waiting, self._ready = self._ready, deque()
         while waiting:

@@ -18,7 +18,17 @@ from moonshim.agent.shorten import cut_middle, describe_error
 from moonshim.agent.tools import AgentTool, ArgumentsInvalid, ToolFailed
 from moonshim.engine.values.conversation import Media, Text, ToolCall, ToolResult
 
-__all__ = ["ALLOWED", "Allow", "Allowed", "Ready", "end_tasks", "failed_result", "look_up", "run_loop", "run_ready"]
+__all__ = [
+    "ALLOWED",
+    "Allow",
+    "Allowed",
+    "Ready",
+    "end_tasks",
+    "failed_result",
+    "prepare_call",
+    "run_loop",
+    "run_ready",
+]
 
 T = TypeVar("T")
 
@@ -54,7 +64,7 @@ def failed_result(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call.id, call.name, (Text(text),), is_error=True)
 
 
-def look_up(call: ToolCall, tools: Mapping[str, AgentTool], *, is_whole: bool = True) -> Ready | ToolResult:
+def prepare_call(call: ToolCall, tools: Mapping[str, AgentTool], *, is_whole: bool = True) -> Ready | ToolResult:
     """The call, ready to be run; or a result that says what is wrong with it."""
     if not is_whole:
         # A partial command must never be run, even if it happens to be valid JSON.

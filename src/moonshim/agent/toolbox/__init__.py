@@ -27,7 +27,7 @@ def toolbox(
     """Tools for this folder. Those that change something have `asks`: the agent's `allow` is asked for each call.
 
     Files outside of the folder cannot be read or written, also through links, unless `outside` allows it. A command
-    is started in the folder but can go anywhere: what holds it back is whoever allows it. `seconds` is how long a
+    is started in the folder but can access anything: permission is the only restriction. `seconds` is how long a
     command may take unless it asks for more, up to `most_seconds`; `output_limit` is how many characters of output
     the model gets; `hidden` are environment variables that commands do not see, such as keys: they are not handed
     down, and on Linux they are blanked in this process's /proc/PID/environ.

@@ -93,9 +93,9 @@ class Files:
         if file.is_crlf or (old_string not in file.text and file.line_end == "\r\n"):
             # Models write line endings as \n, whatever the file has; also where only the new text has one.
             old_string, new_string = (re.sub("\r?\n", "\r\n", text) for text in (old_string, new_string))
-        places = _places(file.text, old_string)
+        places = _occurrences(file.text, old_string)
         if not places:
-            raise ToolFailed(f"Error: old_string is not in {path}.{_alike(file.text, old_string)}")
+            raise ToolFailed(f"Error: old_string is not in {path}.{_similar_lines(file.text, old_string)}")
         if len(places) > 1 and not replace_all:
             lines = ", ".join(str(_line_at(file.text, place)) for place in places[:_PLACES_SHOWN])
             raise ToolFailed(
@@ -145,7 +145,7 @@ def _count(lines: list[str]) -> str:
     return "1 line" if len(lines) == 1 else f"{len(lines)} lines"
 
 
-def _places(text: str, wanted: str) -> list[int]:
+def _occurrences(text: str, wanted: str) -> list[int]:
     places: list[int] = []
     at = text.find(wanted)
     while at >= 0:
@@ -158,7 +158,7 @@ def _line_at(text: str, place: int) -> int:
     return text.count("\n", 0, place) + 1
 
 
-def _alike(text: str, wanted: str) -> str:
+def _similar_lines(text: str, wanted: str) -> str:
     """Where the text matches apart from white space: what models get wrong most."""
     first = next((line.strip() for line in wanted.splitlines() if line.strip()), "")
     if not first:

@@ -59,7 +59,7 @@ class WorkingFolder:
         found = self.find(path)
         mode = self.mode_of(found, path)
         if mode is None:
-            raise ToolFailed(f"Error: there is no file {path}.{_perhaps(found)}")
+            raise ToolFailed(f"Error: there is no file {path}.{_suggest_path(found)}")
         if stat.S_ISDIR(mode):
             raise ToolFailed(f"Error: {path} is a folder. Use glob to see what is in it.")
         if not stat.S_ISREG(mode):
@@ -70,13 +70,13 @@ class WorkingFolder:
         found = self.find(path)
         mode = self.mode_of(found, path)
         if mode is None:
-            raise ToolFailed(f"Error: there is no folder {path}.{_perhaps(found)}")
+            raise ToolFailed(f"Error: there is no folder {path}.{_suggest_path(found)}")
         if not stat.S_ISDIR(mode):
             raise ToolFailed(f"Error: {path} is no folder.")
         return found
 
 
-def _perhaps(missing: Path) -> str:
+def _suggest_path(missing: Path) -> str:
     try:
         names = os.listdir(missing.parent)  # noqa: PTH208 - names are all that is needed
     except OSError:

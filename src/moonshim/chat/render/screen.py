@@ -138,7 +138,7 @@ class Screen:
 
     def open_items(self) -> list[ScreenItem]:
         """The unfinished items, as they look now."""
-        return [item for block in self._open if (item := block.shown(self.folded)) is not None]
+        return [item for block in self._open if (item := block.open_item(self.folded)) is not None]
 
     def end(self) -> None:
         """End of the turn: everything that still grows is finished as it is."""
@@ -256,7 +256,7 @@ class _Block:
         self._looked_at = 0 if found else len(rest)
         return found
 
-    def shown(self, folded: bool) -> ScreenItem | None:
+    def open_item(self, folded: bool) -> ScreenItem | None:
         """The rest, as it looks now."""
         if self.kind in ("call", "told"):
             return self.notice if self.kind == "told" else self._call_item()
@@ -277,7 +277,7 @@ class _Block:
         return ReasoningItem("", folded=True, words=len(self.text.split()))
 
     def _call_item(self) -> ToolCallItem:
-        shown = ToolCallItem(self.name, self.text, self.state)
+        open_item = ToolCallItem(self.name, self.text, self.state)
         if self.result is None:
-            return shown
-        return replace(shown, result=self.result, is_error=self.is_error, seconds=self.seconds)
+            return open_item
+        return replace(open_item, result=self.result, is_error=self.is_error, seconds=self.seconds)

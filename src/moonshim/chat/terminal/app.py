@@ -80,7 +80,7 @@ class _Terminal:
             case "retry":
                 return await self._turn(None)
             case "unfold":
-                self._show_thoughts()
+                self._show_reasoning()
             case "leave":
                 return False
         return True
@@ -99,9 +99,9 @@ class _Terminal:
         reply = run_command(self._session, "/fold")
         self._canvas.say(reply.text, "dim")
         if reply.then == "unfold":
-            self._show_thoughts()
+            self._show_reasoning()
 
-    def _show_thoughts(self) -> None:
+    def _show_reasoning(self) -> None:
         if self._session.hidden:
             self._canvas.paint(self._canvas.items([ReasoningItem(text) for text in self._session.hidden]))
             self._canvas.say("")
@@ -109,7 +109,7 @@ class _Terminal:
 
     def _greet(self) -> None:
         session, one = self._session, self._session.provider
-        self._canvas.say(f"moonshim chat · {one.name}/{one.model} · {_short(session.folder)} · /help", "bold")
+        self._canvas.say(f"moonshim chat · {one.name}/{one.model} · {_short_path(session.folder)} · /help", "bold")
         if session.choices.config.source == "--demo":
             self._canvas.say("This is the simulator and NO MODEL: what it says is made up.", "yellow")
         if session.permission.yolo:
@@ -117,10 +117,10 @@ class _Terminal:
         for note in session.notes:
             self._canvas.say(note, "red")
         if self._resumed:
-            self._recall()
+            self._show_end()
         self._canvas.say("")
 
-    def _recall(self) -> None:
+    def _show_end(self) -> None:
         """Show the end of a conversation that is continued."""
         messages = self._session.history.messages
         self._canvas.say(
@@ -137,7 +137,7 @@ class _Terminal:
             self._canvas.say(f"{self._session.resume_command} goes on from here", "dim")
 
 
-def _short(folder: Path) -> str:
+def _short_path(folder: Path) -> str:
     """The folder as people write it."""
     try:
         return f"~/{folder.relative_to(Path.home())}".removesuffix("/.")

@@ -42,13 +42,11 @@ def look_for_config(explicit: str | None, environ: Mapping[str, str], cwd: Path)
     named = explicit or environ.get(VARIABLE)
     if named:
         path = _named_path(named, cwd)
-        if not _is_there(path):
+        if not _exists(path):
             raise NoSuchConfig([f"{named}: there is no such file{'' if explicit else f' (named by {VARIABLE})'}"])
         return FoundConfig(path, needs_trust=False)
     own = user_folders(environ)
-    found = next(
-        (path for folder in [cwd, *own] for name in NAMES if _is_there(path := folder / name, file=True)), None
-    )
+    found = next((path for folder in [cwd, *own] for name in NAMES if _exists(path := folder / name, file=True)), None)
     if found is None:
         return None
     folders = {folder.resolve() for folder in own}
@@ -62,7 +60,7 @@ def _named_path(named: str, cwd: Path) -> Path:
         raise ConfigError([f"{named}: nobody has this home folder; write the whole path"]) from None
 
 
-def _is_there(path: Path, *, file: bool = False) -> bool:
+def _exists(path: Path, *, file: bool = False) -> bool:
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):

@@ -11,7 +11,7 @@ from moonshim.config.model import GatewayKey, LogLevel, TransformerUse
 from moonshim.config.tables.gateway_keys import gateway_key_of
 from moonshim.config.tables.table import Table
 
-__all__ = ["APIKEY", "FromRouter", "is_router_file", "read_router_keys", "router_keys"]
+__all__ = ["APIKEY", "RouterSettings", "is_router_file", "read_router_keys", "router_keys"]
 
 APIKEY: Final = "APIKEY"
 _KNOWN: Final = frozenset({"Providers", "Router", "transformers", "StatusLine", "forceUseImageAgent", "fallback"})
@@ -37,7 +37,7 @@ _PATTERNS: Final = {"default": ("claude-*",), "background": ("claude-*haiku*",)}
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
-class FromRouter(Struct):
+class RouterSettings(Struct):
     """The settings in such a file besides its providers."""
 
     aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -57,9 +57,9 @@ def is_router_file(keys: Table) -> bool:
     return any(key in _KNOWN or _SCREAMING.fullmatch(key) for key in keys)
 
 
-def read_router_keys(root: Table) -> FromRouter:
+def read_router_keys(root: Table) -> RouterSettings:
     """Take all its keys from the table. None of them is an error, whatever its value."""
-    found = FromRouter()
+    found = RouterSettings()
     found.keys = router_keys(root)
     if found.keys:
         root.note(APIKEY, "it stands here as it is; `moonshim keys new` makes one of which only a digest is kept")

@@ -26,7 +26,7 @@ _STRINGS: Final = tuple(
 _PLAIN: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]*|[^\s,\]}#]+")
 
 
-class _Lost(Exception):
+class _UnexpectedText(Exception):
     """The text is not as expected: the lines found so far are valid, and no more are added."""
 
 
@@ -38,7 +38,7 @@ def toml_lines(text: str) -> dict[Path, int]:
      ('p', 1, 'use', 1): 5}
     """
     scanner = _Scanner(text)
-    with suppress(_Lost, RecursionError):
+    with suppress(_UnexpectedText, RecursionError):
         scanner.run()
     return scanner.lines
 
@@ -104,7 +104,7 @@ class _Scanner:
             if quoted is None:
                 found = _BARE_KEY.match(self._text, self._at)
                 if found is None:
-                    raise _Lost
+                    raise _UnexpectedText
                 self._at = found.end()
                 keys.append(found[0])
             else:
@@ -120,7 +120,7 @@ class _Scanner:
         elif self._string() is None:
             found = _PLAIN.match(self._text, self._at)
             if found is None:
-                raise _Lost
+                raise _UnexpectedText
             self._at = found.end()
 
     def _array(self, path: Path) -> None:
@@ -141,7 +141,7 @@ class _Scanner:
     def _comma(self, closing: str) -> None:
         self._skip(_GAP)
         if not self._take(",") and not self._text.startswith(closing, self._at):
-            raise _Lost
+            raise _UnexpectedText
         self._skip(_GAP)
 
     def _string(self) -> str | None:
@@ -154,7 +154,7 @@ class _Scanner:
 
     def _need(self, mark: str) -> None:
         if not self._take(mark):
-            raise _Lost
+            raise _UnexpectedText
 
     def _take(self, mark: str) -> bool:
         if not self._text.startswith(mark, self._at):

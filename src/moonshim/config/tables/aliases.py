@@ -8,7 +8,7 @@ from moonshim.config.model import ProviderConfig
 from moonshim.config.problems import nearest
 from moonshim.config.tables.table import Table
 
-__all__ = ["check_aliases", "leads_somewhere", "read_aliases"]
+__all__ = ["check_aliases", "has_target", "read_aliases"]
 
 
 def read_aliases(table: Table | None) -> dict[str, tuple[str, ...]]:
@@ -34,7 +34,7 @@ def check_aliases(
     names = [name for one in providers for model in one.models for name in (model, f"{one.name}/{model}")]
     for alias, targets in aliases.items():
         for target in targets:
-            if leads_somewhere(target, providers):
+            if has_target(target, providers):
                 continue
             if soft:
                 listed = nearest(target, [f"{one.name},{model}" for one in providers for model in one.models])
@@ -44,11 +44,11 @@ def check_aliases(
                 root.problems.add(("aliases", alias), f"no provider has the model `{target}`{hint}")
 
 
-def leads_somewhere(target: str, providers: Sequence[ProviderConfig]) -> bool:
+def has_target(target: str, providers: Sequence[ProviderConfig]) -> bool:
     """Whether a provider has this model, named alone or after the provider.
 
     >>> provider = ProviderConfig(name="vllm", api_base_url="http://localhost:8000", models=("k2",))
-    >>> [leads_somewhere(target, [provider]) for target in ("k2", "vllm/k2", "vllm,K2", "vllm/k3")]
+    >>> [has_target(target, [provider]) for target in ("k2", "vllm/k2", "vllm,K2", "vllm/k3")]
     [True, True, True, False]
     """
     wanted = target.lower()

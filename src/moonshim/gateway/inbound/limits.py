@@ -158,9 +158,9 @@ def tokens_of(usage: Usage | None, request: Request, answer: Message, *, whole: 
 
     `whole`: the response came to its end. For an incomplete one, the host's counts up to that point are not all.
 
-    >>> asked, said = Request(model="kimi-k2.5"), Message("assistant", (Text("The quick brown fox jumps."),))
+    >>> request, message = Request(model="kimi-k2.5"), Message("assistant", (Text("The quick brown fox jumps."),))
     >>> empty = Message("assistant", ())
-    >>> tokens_of(Usage(10, 5), asked, said, whole=True), tokens_of(None, asked, empty, whole=True) > 0
+    >>> tokens_of(Usage(10, 5), request, message, whole=True), tokens_of(None, request, empty, whole=True) > 0
     (15, True)
     """
     read = usage.input_tokens if usage is not None else None

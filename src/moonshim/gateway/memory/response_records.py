@@ -22,10 +22,10 @@ from moonshim.gateway.memory.reasoning import key_space
 from moonshim.store import Store
 
 __all__ = [
-    "HERE",
     "LARGEST_INPUT",
     "LINKS",
     "LONGEST_CHAIN",
+    "UNBOUNDED",
     "BodyWork",
     "ChainBroken",
     "ChainTooLong",
@@ -94,7 +94,7 @@ class BodyWork(Protocol):
         """Run work whose duration grows with the size of the request."""
 
 
-class _Here:
+class _Unbounded:
     """No limits, no threads."""
 
     async def grow(self, size: int) -> None:
@@ -104,7 +104,7 @@ class _Here:
         return work(*args, **kwargs)
 
 
-HERE: Final[BodyWork] = _Here()
+UNBOUNDED: Final[BodyWork] = _Unbounded()
 
 
 class StoredResponses:
@@ -126,7 +126,7 @@ class StoredResponses:
         turn: StoredTurn,
         about: dict[str, Any],
         rests_on: Sequence[str] = (),
-        work: BodyWork = HERE,
+        work: BodyWork = UNBOUNDED,
     ) -> bool:
         """Store a response, and keep the ones before it alive for as long. False: it is too large, or has no id of its
         own."""
@@ -144,7 +144,7 @@ class StoredResponses:
         )
         return True
 
-    async def get(self, tenant: str, id: str, work: BodyWork = HERE) -> tuple[StoredTurn, dict[str, Any]] | None:
+    async def get(self, tenant: str, id: str, work: BodyWork = UNBOUNDED) -> tuple[StoredTurn, dict[str, Any]] | None:
         """A response: its own items, and the rest of its record."""
         if _ID.fullmatch(id) is None:
             return None
@@ -154,7 +154,7 @@ class StoredResponses:
         turn, about = await work.run_work(_turn, data), decode_object(answered or b"")
         return None if turn is None or about is None else (turn, about)
 
-    async def turns(self, tenant: str, ids: Sequence[str], work: BodyWork = HERE) -> dict[str, StoredTurn]:
+    async def turns(self, tenant: str, ids: Sequence[str], work: BodyWork = UNBOUNDED) -> dict[str, StoredTurn]:
         """The records of these responses, as far as they exist."""
         names, space = [id for id in dict.fromkeys(ids) if _ID.fullmatch(id) is not None], key_space(tenant)
         turns, size = dict[str, StoredTurn](), 0
@@ -172,7 +172,7 @@ class StoredResponses:
             turns |= {id: turn for id, turn in read if turn is not None}
         return turns
 
-    async def chain(self, tenant: str, id: str, work: BodyWork = HERE) -> dict[str, StoredTurn]:
+    async def chain(self, tenant: str, id: str, work: BodyWork = UNBOUNDED) -> dict[str, StoredTurn]:
         """A response and all that precede it, newest first."""
         space, chain, size, items = key_space(tenant), dict[str, StoredTurn](), 0, 0
         batch = [id] if _ID.fullmatch(id) is not None else []

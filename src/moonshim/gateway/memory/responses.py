@@ -13,10 +13,10 @@ from moonshim.engine.dialects.openai_responses.request import CONTINUES
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import Problem, Refused
 from moonshim.gateway.memory.response_records import (
-    HERE,
     LARGEST_INPUT,
     LINKS,
     LONGEST_CHAIN,
+    UNBOUNDED,
     BodyWork,
     ChainBroken,
     ChainTooLong,
@@ -54,7 +54,7 @@ class ResponsesState:
 
     # --- a request ---------------------------------------------------------------------------------------------
 
-    async def resolve(self, tenant: str, body: Json, record: RequestRecord, work: BodyWork = HERE) -> Json:
+    async def resolve(self, tenant: str, body: Json, record: RequestRecord, work: BodyWork = UNBOUNDED) -> Json:
         """The body with its history and all referenced items in place.
 
         As in OpenAI's API, `instructions` of earlier requests are not carried over. References to unknown reasoning
@@ -105,7 +105,9 @@ class ResponsesState:
 
     # --- a response ---------------------------------------------------------------------------------------------
 
-    async def keep(self, tenant: str, body: Json, response: Json, record: RequestRecord, work: BodyWork = HERE) -> None:
+    async def keep(
+        self, tenant: str, body: Json, response: Json, record: RequestRecord, work: BodyWork = UNBOUNDED
+    ) -> None:
         """Store the response to a resolved body, unless the client asked not to."""
         id, output = response.get("id"), response.get("output")
         if body.get("store") is False or not isinstance(id, str) or not isinstance(output, list):
@@ -122,7 +124,7 @@ class ResponsesState:
 
     # --- requests by response id --------------------------------------------------------------------------------
 
-    async def get(self, tenant: str, id: str, work: BodyWork = HERE) -> Json:
+    async def get(self, tenant: str, id: str, work: BodyWork = UNBOUNDED) -> Json:
         """The response object as it was sent."""
         turn, about = await self._find(tenant, id, work)
         return {**about, "output": turn.output}
@@ -144,7 +146,7 @@ class ResponsesState:
         limit: int = 20,
         order: Order = "desc",
         after: str | None = None,
-        work: BodyWork = HERE,
+        work: BodyWork = UNBOUNDED,
     ) -> Json:
         """The items that a response was made from, including those of previous responses, one page at a time.
 
