@@ -15,8 +15,8 @@ from moonshim.errors import MoonshimError
 
 INTERNAL: Final = {
     # Caught where they are raised, or by the only caller.
-    "agent.cancellation.Stopped",
-    "agent.signatures.ArgumentsInvalid",
+    "agent.execution.cancellation.Stopped",
+    "agent.schema.signatures.ArgumentsInvalid",
     "config.files.json_file.NotJson",
     "engine.request.schema.bounds.SchemaTooLarge",
     "engine.request.schema.merge.Unsatisfiable",
