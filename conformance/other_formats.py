@@ -8,9 +8,9 @@ from typing import Final
 from conformance.checked import Checked, plain_arguments
 from conformance.replies import Call, Json, Reply
 from moonshim.engine.assemble import Assembler
+from moonshim.engine.frames import FrameOutput
 from moonshim.engine.grammar.registry import grammar_for
 from moonshim.engine.ids import IdRepairer
-from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.repair.repairer import ResponseRepairer
 from moonshim.engine.repair.tool_names import DeclaredTools
 from moonshim.engine.values.conversation import Reasoning, Text, Tool, ToolCall

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from moonshim.engine.dialects.openai_chat.delta import read_pieces, read_speech
+from moonshim.engine.dialects.openai_chat.delta import read_content, read_pieces
+from moonshim.engine.dialects.openai_chat.reasoning import reasoning_copies
+from moonshim.engine.frames import FrameOutput
 from moonshim.engine.plan import plan_for
-from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.values.events import CallPiece, Event
 from tests.laws.checks import assert_balanced, assert_one_end
 from tests.laws.scripts import Cut, Script, mend
@@ -15,18 +16,15 @@ from tests.laws.strategies import cuts, scripts
 
 def events_of(script: Script, cut: Cut, choice: int) -> list[Event]:
     """What one answer tells of one choice, without frames around it."""
-    seen: list[Event] = []
-    answer = plan_for(**script.setting.told).new_repairer(seen.append)
-    output = FrameOutput(seen.append)
+    answer, output = plan_for(**script.setting.told).new_repairer(), FrameOutput()
     for part in script.parts:
         if part.choice != choice:
             continue
         for delta in part.deltas(cut):
-            said = read_speech(delta)
-            if said.reasoning:
-                answer.feed_text("reasoning", said.reasoning, output)
-            if said.content:
-                answer.feed_text("text", said.content, output)
+            if copies := reasoning_copies(delta):
+                answer.feed_text("reasoning", copies[0][1], output)
+            if content := read_content(delta.get("content")):
+                answer.feed_text("text", content, output)
             for piece in read_pieces(delta.get("tool_calls")):
                 native = CallPiece(piece.index, piece.id, piece.name, piece.arguments, piece.extras)
                 if answer.watch is not None:
@@ -37,7 +35,7 @@ def events_of(script: Script, cut: Cut, choice: int) -> list[Event]:
         answer.break_off(output)
     else:
         answer.finish(script.finish, output)
-    return seen
+    return output.events
 
 
 @given(scripts, cuts)

@@ -81,8 +81,8 @@ class AnswerStream:
 
     def __init__(self, question: PreparedQuestion) -> None:
         # The generator must not reference this object: only the garbage collector would notice that it was dropped.
-        self._exchange = _Attempts(question)
-        self._events = self._exchange.run()
+        self._exchange: _Attempts = _Attempts(question)
+        self._events: AsyncGenerator[Event, None] = self._exchange.run()
 
     def __repr__(self) -> str:
         return f"AnswerStream({self._exchange.question.call!r})"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from moonshim.engine.ids import CanonicalIds
 from moonshim.engine.values.conversation import Message, Part, Reasoning, Text, ToolCall
@@ -51,11 +53,15 @@ class _OpenBlock:
 
 
 class Assembler:
-    """Collects the events of one response; `message` is the response so far."""
+    """Collects the events of one response; `message` is the response so far.
 
-    __slots__ = ("_blocks", "_order", "ending")
+    `names` has the client's names of the tools that have another name at the host.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_blocks", "_names", "_order", "ending")
+
+    def __init__(self, names: Mapping[str, str] | None = None) -> None:
+        self._names = names
         self._blocks: dict[int, _OpenBlock] = {}
         self._order: list[_OpenBlock] = []
         self.ending: Finished | Failed | None = None
@@ -64,7 +70,9 @@ class Assembler:
         match event:
             case BlockDelta(index=index, text=text):
                 self.grow(index, text)
-            case BlockOpened(index=index):
+            case BlockOpened(index=index, name=name):
+                if self._names and name is not None and name in self._names:
+                    event = replace(event, name=self._names[name])
                 block = _OpenBlock(event)
                 self._blocks[index] = block
                 self._order.append(block)
@@ -76,6 +84,11 @@ class Assembler:
                 self.ending = event
             case _:
                 assert_never(event)
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Several events, in order."""
+        for event in events:
+            self.feed(event)
 
     def grow(self, index: int, text: str) -> None:
         """Append text to a block, like a `BlockDelta`."""

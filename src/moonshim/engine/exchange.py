@@ -23,8 +23,8 @@ from moonshim.engine.hosts.errors.classify import mask_problem, read_problem
 from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.prepare import ParsedRequest, Prepared
 from moonshim.engine.reasoning_cache import CacheEntry
-from moonshim.engine.response.pipeline import EventCollector
 from moonshim.engine.response.reply import MAX_ANSWER_BYTES, Form, ResponseStream, form_of, read_reply
+from moonshim.engine.response.writers import EventCollector
 from moonshim.engine.stages import Transformer
 from moonshim.engine.values.conversation import Reasoning, Usage
 from moonshim.engine.values.events import Failed, Finished
@@ -87,8 +87,8 @@ class Exchange:
     ) -> None:
         """`recalled`: reasoning that the client has lost. `keeps_response`: the client may continue from the response
         by its id, so that `take_completed` has it."""
-        self.parsed = parsed
-        self.secrets = secrets
+        self.parsed: ParsedRequest = parsed
+        self.secrets: tuple[str, ...] = secrets
         """What the host is sent and may repeat: keys, mostly. Set it before the request is sent."""
         self._learned = learned if learned is not None else LearnedFields()
         self._recalled, self._reply_id, self._created, self._clock = recalled, reply_id, created, clock
@@ -108,9 +108,9 @@ class Exchange:
         self.output_format: Form = "json"
         self.ending: Finished | Failed | None = None
         """How the response ended, once it has."""
-        self.is_useless = False
+        self.is_useless: bool = False
         """The response has failed: what the host still sends is not worth reading."""
-        self.sent_end = False
+        self.sent_end: bool = False
         """The bytes after which clients of a stream hang up have been returned."""
 
     # --- the request -------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 from msgspec import Struct
 
@@ -15,7 +15,6 @@ from moonshim.engine.grammar.kimi.k2 import KimiK2Grammar
 from moonshim.engine.grammar.kimi.k3 import KimiK3Grammar
 from moonshim.engine.grammar.protocol import Channel, Grammar
 from moonshim.engine.ids import IdRepairer
-from moonshim.engine.repair.frame_output import Listener, Observer
 from moonshim.engine.repair.repairer import ResponseRepairer
 from moonshim.engine.repair.tool_names import DeclaredTools
 from moonshim.engine.stages import Stage, StageChain, Transformer, TransformerFailed, name_of
@@ -24,7 +23,7 @@ from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.values.tool_calls import declared_tools
 from moonshim.errors import InvalidInput
 
-__all__ = ["PASS_THROUGH", "Plan", "PlanSpec", "Tools", "allows_calls", "check_options", "plan_for"]
+__all__ = ["PASS_THROUGH", "Plan", "PlanArguments", "PlanSpec", "Tools", "allows_calls", "check_options", "plan_for"]
 
 Tools = Iterable[Mapping[str, Any] | Tool]
 
@@ -117,8 +116,8 @@ class Plan:
             raise TransformerFailed(name, f"its stages are {type(made).__name__}, not a list")
         return made
 
-    def new_repairer(self, observe: Observer | None = None, listener: Listener | None = None) -> ResponseRepairer:
-        """Make the repairer of one choice. `listener` gets the pieces of the fast path, `observe` all other events."""
+    def new_repairer(self) -> ResponseRepairer:
+        """Make the repairer of one choice."""
         options = self.options
         ids = IdRepairer(
             self._history,
@@ -133,7 +132,7 @@ class Plan:
         if options.manual_tool_parsing:
             grammars = {"reasoning": self._grammar("reasoning"), "text": self._grammar("text")}
         after_arguments = partial(self._grammar, "text") if grammars and self._may_call else None
-        return ResponseRepairer(self._declared, options, ids, grammars, listener, observe, after_arguments)
+        return ResponseRepairer(self._declared, options, ids, grammars, after_arguments)
 
     def _grammar(self, channel: Channel) -> Grammar:
         names, tokens = self._declared.names, self.options.tool_tokens
@@ -150,6 +149,17 @@ class Plan:
                 return KimiK3Grammar(channel, calls=self._may_call)
             case _:
                 return KimiGrammar(channel, names=names, tokens=tokens, calls=self._may_call)
+
+
+class PlanArguments(TypedDict, total=False):
+    """What a caller can say of the request when it repairs a response: its `plan`, or what a plan is made of."""
+
+    plan: Plan | None
+    model: str | None
+    tools: Tools | None
+    tool_choice: Any
+    history: Iterable[Mapping[str, Any] | Message] | None
+    options: KimiOptions | None
 
 
 def plan_for(

@@ -16,6 +16,7 @@ from moonshim.engine.values.events import CallPiece, Failed
 
 __all__ = [
     "BlockEnded",
+    "ChoiceSelected",
     "FinishReported",
     "OnlyText",
     "ResponseStarted",
@@ -23,6 +24,7 @@ __all__ = [
     "StreamEnded",
     "TextDelta",
     "ToolCallEnded",
+    "UnknownFields",
     "UnknownPayload",
     "UpstreamEvent",
     "UpstreamFailed",
@@ -37,6 +39,12 @@ class ResponseStarted(Struct, frozen=True):
     model: str | None = None
     created: int | None = None
     usage: Usage | None = None
+
+
+class ChoiceSelected(Struct, frozen=True, gc=False):
+    """What follows in this payload belongs to this choice; without it, to the first."""
+
+    index: int
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -87,6 +95,8 @@ class UpstreamFailed(Struct, frozen=True):
     """The host reported an error in the middle of its response."""
 
     failed: Failed
+    choice: int | None = None
+    """The only choice that failed; None: all of them."""
 
 
 class UnknownPayload(Struct, frozen=True):
@@ -94,6 +104,14 @@ class UnknownPayload(Struct, frozen=True):
 
     payload: dict[str, Any]
     known: bool = False
+    detail: str = ""
+    """What to report of it; the payload itself if there is nothing better."""
+
+
+class UnknownFields(Struct, frozen=True):
+    """Fields beside those that the decoder reads: only a client that speaks the host's dialect gets them."""
+
+    fields: dict[str, Any]
 
 
 class OnlyText(Struct, frozen=True):
@@ -108,6 +126,7 @@ class OnlyText(Struct, frozen=True):
 
 UpstreamEvent: TypeAlias = (
     ResponseStarted
+    | ChoiceSelected
     | TextDelta
     | BlockEnded
     | CallPiece
@@ -118,5 +137,6 @@ UpstreamEvent: TypeAlias = (
     | StreamEnded
     | UpstreamFailed
     | Notice
+    | UnknownFields
     | UnknownPayload
 )

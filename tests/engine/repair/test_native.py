@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from moonshim.engine.frames import FrameOutput
 from moonshim.engine.ids import IdRepairer
 from moonshim.engine.repair.blocks import BlockTracker
-from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.repair.native import NativeCalls
 from moonshim.engine.repair.tool_calls import ToolCallTracker
 from moonshim.engine.repair.tool_names import DeclaredTools

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from moonshim.engine.frames import FrameOutput
 from moonshim.engine.ids import IdRepairer
 from moonshim.engine.repair.blocks import BlockTracker
-from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.repair.native_ids import NativeIdWatcher
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, CallPiece, Event, Repaired
 
@@ -14,27 +14,30 @@ def piece(index: int | None, id: str | None = None, name: str | None = None, arg
 
 
 class Watched:
-    def __init__(self, *, observed: bool = True) -> None:
-        self.seen: list[Event] = []
+    def __init__(self) -> None:
         self.output = FrameOutput()
-        self.watch = NativeIdWatcher(IdRepairer([]), BlockTracker(), self.seen.append if observed else None, mends=True)
+        self.watch = NativeIdWatcher(IdRepairer([]), BlockTracker(), mends=True)
 
     def feed(self, *pieces: CallPiece) -> list[str | None]:
         return [self.watch.feed(one, self.output) for one in pieces]
+
+    @property
+    def repairs(self) -> list[Event]:
+        return [event for event in self.output.events if isinstance(event, Repaired)]
 
 
 def test_a_right_identifier_is_left_alone() -> None:
     watched = Watched()
     pieces = piece(0, "functions.ls:0", "ls"), piece(0, arguments="{"), piece(0, arguments="}")
     assert watched.feed(*pieces) == [None, None, None]
-    assert watched.output.events == []
+    assert watched.repairs == []
 
 
 def test_a_wrong_identifier_is_replaced_wherever_it_stands_and_told_once() -> None:
     watched = Watched()
     pieces = piece(0, "call_1", "ls"), piece(0, "call_1", None, "{}"), piece(0, None, None, "")
     assert watched.feed(*pieces) == ["functions.ls:0", "functions.ls:0", None]
-    assert watched.output.events == [Repaired("id_invalid", "call_1 -> functions.ls:0")]
+    assert watched.repairs == [Repaired("id_invalid", "call_1 -> functions.ls:0")]
 
 
 def test_a_missing_identifier_is_made() -> None:
@@ -52,25 +55,20 @@ def test_each_index_is_a_call_of_its_own() -> None:
 def test_what_belongs_to_no_call_is_left_alone() -> None:
     watched = Watched()
     assert watched.feed(piece(0, "call_1", None, "{}")) == [None]
-    assert (watched.watch.count, watched.seen) == (0, [])
+    assert (watched.watch.count, watched.output.events) == (0, [])
 
 
-def test_the_calls_are_told_to_whoever_assembles_the_message() -> None:
+def test_the_calls_are_in_the_output_for_the_message() -> None:
     watched = Watched()
     watched.feed(piece(0, "call_1", "ls"), piece(0, arguments='{"a":'), piece(0, arguments=" 1}"))
-    watched.watch.finish()
-    assert watched.seen == [
-        BlockOpened(0, "call", "functions.ls:0", "ls"),
+    watched.watch.finish(watched.output)
+    assert watched.output.events == [
+        Repaired("id_invalid", "call_1 -> functions.ls:0"),
+        BlockOpened(0, "call", "functions.ls:0", "ls", {}),
         BlockDelta(0, '{"a":'),
         BlockDelta(0, " 1}"),
         BlockClosed(0, complete=True),
     ]
-
-
-def test_nobody_needs_to_observe() -> None:
-    watched = Watched(observed=False)
-    assert watched.feed(piece(0, "call_1", "ls", "{}")) == ["functions.ls:0"]
-    watched.watch.finish()
 
 
 def test_arguments_that_break_off_are_known() -> None:

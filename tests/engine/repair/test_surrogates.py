@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 import pytest
 
-from moonshim.engine.repair.frame_output import FrameOutput
+from moonshim.engine.frames import FrameOutput
 from moonshim.engine.repair.surrogates import SurrogateJoiner
 
 HIGH, LOW = "\ud83d", "\ude00"
@@ -30,7 +30,7 @@ def test_halves_are_joined_over_the_texts_of_a_field(case: str) -> None:
     joiner, output = SurrogateJoiner(), FrameOutput()
     assert [joiner.join("text", text, output) for text in texts] == joined
     assert [event.rule for event in output.events] == ["lone_surrogate"] * told  # type: ignore[union-attr]
-    assert joiner.is_empty
+    assert not joiner.carried
 
 
 def test_each_field_has_its_own_halves() -> None:
@@ -43,11 +43,11 @@ def test_each_field_has_its_own_halves() -> None:
     assert output.events == []
 
 
-def test_while_a_half_waits_the_joiner_is_not_empty() -> None:
+def test_a_half_is_carried_while_it_waits() -> None:
     joiner = SurrogateJoiner()
-    assert joiner.is_empty
+    assert not joiner.carried
     joiner.join("text", "a" + HIGH, FrameOutput())
-    assert not joiner.is_empty
+    assert joiner.carried
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,6 @@ def test_at_the_end_a_half_is_told_and_speech_gets_a_character_in_its_place(
     joiner.join(field, HIGH, output)
     assert joiner.flush(output) == left
     assert len(output.events) == 1
-    assert joiner.is_empty
+    assert not joiner.carried
     assert joiner.flush(output) == []
     assert len(output.events) == 1

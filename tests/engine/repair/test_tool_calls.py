@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from moonshim.engine.frames import FrameOutput
 from moonshim.engine.ids import IdRepairer
 from moonshim.engine.repair.blocks import BlockTracker
-from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.repair.tool_calls import Source, ToolCallTracker, TrackedCall
 from moonshim.engine.repair.tool_names import DeclaredTools
 from moonshim.engine.values.conversation import Tool
@@ -49,7 +49,8 @@ class Desk:
 
     def taken(self) -> list[Event]:
         """What was put on the output since the last time."""
-        events, self.output.events = self.output.events, []
+        events = list(self.output.events)
+        self.output.events.clear()
         return events
 
     @property

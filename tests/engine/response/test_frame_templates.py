@@ -1,4 +1,4 @@
-"""Shapes: where in a chunk's bytes its only text stands, learned only where nothing else can be told."""
+"""Frame templates: where in the bytes of a chunk its only text is."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from typing import Any
 
 import pytest
 
-from moonshim.engine.plan import plan_for
-from moonshim.engine.repair.repair_log import RepairLog
-from moonshim.engine.response.choice import Choice
+from moonshim.engine.dialects.openai_chat.decode import ChatDecoder
 from moonshim.engine.response.frame_templates import FrameTemplate, learn_template
+from moonshim.engine.wire.sse import Frame, render_sse
 from tests.support.streams import chunk
 
 
 def learn(value: dict[str, Any], data: bytes | None = None) -> FrameTemplate | None:
     data = json.dumps(value).encode() if data is None else data
-    state = Choice(0, plan_for(model="kimi-k2.5"), RepairLog(), collect=False)
-    return learn_template(b"data: " + data + b"\n\n", data, value, state)
+    decoder = ChatDecoder()
+    decoder.feed(value)
+    only = decoder.only_text(value)
+    assert only is not None
+    return learn_template(Frame(render_sse(data), data), value, only)
+
+
+def filled(template: FrameTemplate, text: bytes) -> Any:
+    """What a frame of this shape contains, with this text."""
+    return json.loads(template.frame(template.head + text + template.tail).data or b"")
 
 
 def arguments(text: str, **more: Any) -> dict[str, Any]:
@@ -27,16 +34,15 @@ def arguments(text: str, **more: Any) -> dict[str, Any]:
 # a delta, the same one with another text, its channel, its index
 LEARNED: dict[str, tuple[dict[str, Any], dict[str, Any], str | None, int]] = {
     "content": ({"content": "Hi"}, {"content": "x"}, "text", -1),
-    "content beside a role": ({"role": "a", "content": "Hi"}, {"role": "a", "content": "x"}, "text", -1),
     "content beside no reasoning": (
         {"content": "Hi", "reasoning": None},
         {"content": "x", "reasoning": None},
         "text",
         -1,
     ),
-    "content behind what looks like it": (
-        {"refusal": '"content": "Hi"', "content": "Hi"},
-        {"refusal": '"content": "Hi"', "content": "x"},
+    "content after what looks like it": (
+        {"note": '"content": "Hi"', "content": "Hi"},
+        {"note": '"content": "Hi"', "content": "x"},
         "text",
         -1,
     ),
@@ -48,71 +54,57 @@ LEARNED: dict[str, tuple[dict[str, Any], dict[str, Any], str | None, int]] = {
 
 
 @pytest.mark.parametrize("case", LEARNED)
-def test_a_chunk_that_tells_one_text_has_a_shape_around_it(case: str) -> None:
+def test_a_chunk_with_one_text_has_a_shape_around_it(case: str) -> None:
     delta, other, channel, index = LEARNED[case]
-    shape = learn(chunk(delta))
-    assert shape is not None
-    assert (shape.channel, shape.index) == (channel, index)
-    assert json.loads(shape.payload(shape.head + b"x" + shape.tail)) == chunk(other)
-
-
-NOT_LEARNED: dict[str, dict[str, Any]] = {
-    "no text": chunk({"role": "assistant"}),
-    "an empty text": chunk({"content": ""}),
-    "two texts": chunk({"content": "a", "reasoning": "b"}),
-    "two copies of the reasoning": chunk({"reasoning": "a", "reasoning_content": "a"}),
-    "reasoning in details": chunk({"reasoning_details": [{"text": "a"}]}),
-    "a finish reason": chunk({"content": "a"}, "stop"),
-    "a finish reason in the delta": chunk({"content": "a", "finish_reason": "stop"}),
-    "usage": chunk({"content": "a"}, usage={"total_tokens": 1}),
-    "usage in the choice": {"choices": [{"index": 0, "delta": {"content": "a"}, "usage": {"total_tokens": 1}}]},
-    "two choices": {"choices": [{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}]},
-    "no choices": {"choices": []},
-    "choices that are none": {"choices": "x"},
-    "a choice that is none": {"choices": [7]},
-    "a delta that is none": {"choices": [{"index": 0, "delta": None}]},
-    "a header of a call": chunk(arguments("{", id="x")),
-    "a call with a name": chunk({"tool_calls": [{"index": 0, "function": {"name": "ls", "arguments": "{"}}]}),
-    "a call with other fields": chunk(arguments("{", cache=1)),
-    "a call without an index": chunk({"tool_calls": [{"function": {"arguments": "{"}}]}),
-    "two calls": chunk({"tool_calls": [*arguments("{")["tool_calls"], *arguments("}")["tool_calls"]]}),
-    "a call beside text": chunk({"content": "a", **arguments("{")}),
-}
-
-
-@pytest.mark.parametrize("case", NOT_LEARNED)
-def test_a_chunk_that_may_tell_more_has_no_shape(case: str) -> None:
-    assert learn(NOT_LEARNED[case]) is None
+    template = learn(chunk(delta))
+    assert template is not None
+    assert (template.channel, template.index) == (channel, index)
+    assert filled(template, b"x") == chunk(other)
 
 
 def test_a_field_that_is_there_twice_is_the_one_that_counts() -> None:
     data = b'{"choices": [{"index": 0, "delta": {"content": "first", "content": "last"}}]}'
-    shape = learn(json.loads(data), data)
-    assert shape is not None
-    assert b"first" in shape.head
-    assert b"last" not in shape.head
+    template = learn(json.loads(data), data)
+    assert template is not None
+    assert b"first" in template.head
+    assert b"last" not in template.head
 
 
 @pytest.mark.parametrize("key", [rb'"con\u0074ent": ', b'"content"\n: '])
-def test_a_field_that_is_written_in_an_unusual_way_is_left_to_the_long_way(key: bytes) -> None:
+def test_a_field_that_is_written_in_an_unusual_way_is_left_to_the_slow_path(key: bytes) -> None:
     data = b'{"choices": [{"index": 0, "delta": {%b"Hi"}}]}' % key
     assert learn(json.loads(data), data) is None
 
 
-def test_a_text_that_stands_outside_of_the_delta_is_not_taken_for_it() -> None:
-    value = {"content": "Hi", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
-    shape = learn(value)
-    assert shape is not None
-    assert json.loads(shape.payload(shape.head + b"x" + shape.tail)) == {
-        "content": "Hi",
-        "choices": [{"index": 0, "delta": {"content": "x"}}],
-    }
+def test_a_text_outside_of_the_delta_is_not_taken_for_it() -> None:
+    template = learn({"content": "Hi", "choices": [{"index": 0, "delta": {"content": "Hi"}}]})
+    assert template is not None
+    assert filled(template, b"x") == {"content": "Hi", "choices": [{"index": 0, "delta": {"content": "x"}}]}
 
 
-def test_in_the_place_of_a_text_a_chunk_can_tell_that_a_call_grew_and_keeps_its_fields() -> None:
-    shape = learn(chunk({"content": "Hi"}, provider="Moon"))
-    assert shape is not None
-    before, after = shape.argument_frame(3)
-    grown = json.loads(before + b'"{}"' + after)
-    assert grown == chunk({"tool_calls": [{"index": 3, "function": {"arguments": "{}"}}]}, provider="Moon")
-    assert shape.argument_frame(3) == (before, after)
+@pytest.mark.parametrize("frame", [Frame(b"", None), Frame(b"data: {}\n\n", b"{}")])
+def test_nothing_is_learned_from_a_frame_without_this_text(frame: Frame) -> None:
+    value = chunk({"content": "a"})
+    only = ChatDecoder().only_text(value)
+    assert only is not None
+    assert learn_template(frame, value, only) is None
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_frames_leave_with_the_client_s_name_of_the_model(place: str) -> None:
+    def data(model: str, text: str) -> bytes:
+        fields = {"model": model, "choices": [{"index": 0, "delta": {"content": text}}]}
+        return json.dumps(fields if place == "before" else dict(reversed(fields.items()))).encode()
+
+    came, sent = data("host", "a"), data("a-longer-name", "a")
+    value = json.loads(sent)
+    decoder = ChatDecoder()
+    only = decoder.only_text(value)
+    assert only is not None
+    template = learn_template(Frame(render_sse(sent), sent), value, only)
+    assert template is not None
+    assert template.learn_incoming(render_sse(came), render_sse(sent))
+    later = render_sse(data("host", "b c"))
+    assert later.startswith(template.head)
+    assert later.endswith(template.tail)
+    assert template.outgoing(later) == render_sse(data("a-longer-name", "b c"))

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
+from moonshim.engine.frames import HostFrame, Released
 from moonshim.engine.signing import Signer
 from moonshim.engine.upstream_events import OnlyText, UpstreamEvent
 from moonshim.engine.values.conversation import Change, Message, Request, Tool
-from moonshim.engine.values.events import Event
+from moonshim.engine.values.events import Event, Repaired
 from moonshim.errors import Problem
 
-__all__ = ["NUMBER", "TEXT", "Body", "Decoder", "Dialect", "Encoder", "ResponseContext", "Template", "with_overrides"]
+__all__ = [
+    "NUMBER",
+    "TEXT",
+    "Body",
+    "Decoder",
+    "Dialect",
+    "Encoder",
+    "PatchContext",
+    "ResponseContext",
+    "Template",
+    "Writer",
+    "with_overrides",
+]
 
 Body: TypeAlias = dict[str, Any]
+Origin = TypeVar("Origin")
 
 TEXT: Final = "\u2400text\u2400"
 NUMBER: Final = 2400240024002400
@@ -45,6 +59,10 @@ class ResponseContext(Struct, frozen=True, kw_only=True):
 
 class Decoder(Protocol):
     """Decodes the payloads of one stream. One object per response."""
+
+    @property
+    def reads_alike(self) -> bool:
+        """Whether payloads that differ only in their text always mean the same, whatever came before them."""
 
     def feed(self, payload: Body) -> list[UpstreamEvent]:
         """Decode a payload. Never raises: what cannot be read becomes `UnknownPayload`."""
@@ -83,6 +101,64 @@ class Encoder(Protocol):
         """The template for the next non-empty text delta of this block; None if it must go through `feed`."""
 
 
+class PatchContext(Struct, frozen=True, kw_only=True):
+    """What a writer needs to know that sends the host's own payloads, patched where something had to change."""
+
+    reply: ResponseContext
+    names: Mapping[str, str]
+    """The client's names of the tools that have another name at the host."""
+    repair_deltas: bool
+    has_client: bool
+    """Whether there is a client whose SDK has to read the result; a recording is mended without one."""
+    hides_usage: bool
+    """The client did not ask for a chunk of usage, though the host was asked for one."""
+    report: Callable[[Repaired, int], None]
+    """Takes a repair that the writer made, with the index of its choice."""
+
+
+class Writer(Protocol[Origin]):
+    """Writes the frames of one response for the client, in order. One object for each response."""
+
+    @property
+    def ends_with_reason(self) -> bool:
+        """Whether a choice ends in the frame of its finish reason (Chat), or when the stream is over."""
+
+    @property
+    def keeps_frames(self) -> bool:
+        """Whether frames can leave as they came, so that it is worth waiting for what is undecided in them."""
+
+    @property
+    def single(self) -> bool:
+        """Whether only the first choice can be written."""
+
+    @property
+    def ignored(self) -> frozenset[str]:
+        """Rules that the decoder reports and that this writer does not repair: they are not reported."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether a frame of text that needs nothing leaves as it came."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no frame waits here for a later one."""
+
+    def write(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
+        """What leaves for this frame."""
+
+    def write_ending(self, frame: HostFrame[Origin], events: Sequence[Event]) -> list[Released[Origin]]:
+        """The end of the response, which came in this frame; not used if it `ends_with_reason`."""
+
+    def write_body(self, frame: HostFrame[Origin]) -> Body:
+        """The whole response that leaves for this one."""
+
+    def write_without_ending(self, frames: Sequence[HostFrame[Origin]]) -> list[Released[Origin]]:
+        """These last frames, less the end of the response: what is written from now on continues it."""
+
+    def template(self, index: int) -> Template | None:
+        """How the next piece of this block is written; None: by `write`."""
+
+
 def with_overrides(body: Body, overrides: Mapping[str, Any]) -> Body:
     """Apply fields in the host's own spelling (`Request.body_overrides`); None removes a field."""
     others = {key: value for key, value in body.items() if key not in overrides}
@@ -118,6 +194,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     decode_response: Callable[[Body], list[UpstreamEvent]]
     """A complete response -> the same events as a stream."""
     encoder: Callable[[ResponseContext], Encoder]
+    patch_writer: Callable[[PatchContext], Writer[Any]] | None
+    """Makes the writer for a host that speaks this dialect too; None: responses are always encoded."""
     encode_response: Callable[[Sequence[Event], ResponseContext], Body]
     """All events of one response -> a complete response."""
     render_problem: Callable[[Problem], Body]

@@ -129,7 +129,6 @@ class SafeArguments:
     """
 
     __slots__ = (
-        "_held",
         "_inner",
         "_json",
         "_kept",
@@ -138,6 +137,7 @@ class SafeArguments:
         "_repairs",
         "_state",
         "complete",
+        "held",
         "invalid",
         "record",
         "repeats",
@@ -153,16 +153,12 @@ class SafeArguments:
         """Whether some text that came in one piece began with everything before it, or may have."""
         self._limit = limit
         self._state = _START
-        self._held = ""
+        self.held = ""
         self._inner: SafeArguments | None = None
         self._kept = TextPieces()
         self._kept_size = 0
         self._repairs: list[Repaired] = []
         self._json = JsonValue(record, self._repairs)
-
-    @property
-    def held(self) -> str:
-        return self._held
 
     @property
     def trails(self) -> bool:
@@ -186,7 +182,7 @@ class SafeArguments:
             return text
         if self._state == _VALUE and not self.repeats and text.lstrip()[:1] in _OPENING:
             self.repeats = self._may_repeat(text)
-        text, self._held = self._held + text, ""
+        text, self.held = self.held + text, ""
         out: list[str] = []
         pos = 0
         while pos < len(text):
@@ -203,7 +199,7 @@ class SafeArguments:
         """Nothing will follow an empty object: give it out."""
         if self._state != _EMPTY:
             return ""
-        held, self._held = self._held, ""
+        held, self.held = self.held, ""
         self._state = _AFTER
         self.record.add("}")
         return held
@@ -228,7 +224,7 @@ class SafeArguments:
         `over`: somebody said so, and it was not just the end of what came. Then brackets that are all that is missing
         were forgotten.
         """
-        held, self._held = self._held, ""
+        held, self.held = self.held, ""
         kept, self._kept = "".join(self._kept), TextPieces()
         if self._state == _INVALID:
             more = self._kept_size - len(kept)
@@ -302,7 +298,7 @@ class SafeArguments:
 
     def _hold(self, text: str, pos: int) -> int:
         """Keep everything from `pos` until more of it is there."""
-        self._held = text[pos:]
+        self.held = text[pos:]
         return len(text)
 
     def _brace(self, text: str, pos: int, out: list[str]) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from moonshim.engine.frames import FrameOutput
 from moonshim.engine.grammar.protocol import Channel
-from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.upstream_events import SignatureReported
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, BlockSigned
 
@@ -33,8 +33,8 @@ class BlockTracker:
             self.close_text_block(output)
             self.open_channel = channel
             self.current = self._next()
-            output.put(BlockOpened(self.current, channel))
-        output.put(BlockDelta(self.current, text))
+            output.events.append(BlockOpened(self.current, channel))
+        output.events.append(BlockDelta(self.current, text))
         if channel == "reasoning":
             self.has_reasoning = True
         elif not self.has_text:
@@ -43,7 +43,7 @@ class BlockTracker:
     def close_text_block(self, output: FrameOutput) -> None:
         """Close the block of speech, if one is open."""
         if self.open_channel is not None:
-            output.put(BlockClosed(self.current))
+            output.events.append(BlockClosed(self.current))
             self.open_channel = None
 
     def sign(self, signed: SignatureReported, output: FrameOutput) -> None:
@@ -54,10 +54,10 @@ class BlockTracker:
         if not is_open:
             self.close_text_block(output)
             self.current = self._next()
-            output.put(BlockOpened(self.current, "reasoning"))
-        output.put(BlockSigned(self.current, signed.signature, signed.details, signed.field))
+            output.events.append(BlockOpened(self.current, "reasoning"))
+        output.events.append(BlockSigned(self.current, signed.signature, signed.details, signed.field))
         if not is_open:
-            output.put(BlockClosed(self.current))
+            output.events.append(BlockClosed(self.current))
 
     def open_call(self, output: FrameOutput) -> int:
         self.close_text_block(output)

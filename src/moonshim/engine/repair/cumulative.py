@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias
 
+from moonshim.engine.frames import FrameOutput
 from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import SafeArguments
-from moonshim.engine.repair.frame_output import FrameOutput
 from moonshim.engine.values.events import Repaired
 from moonshim.engine.values.text_pieces import TextPieces
 
@@ -148,7 +148,7 @@ class CumulativeDeltas:
             return self._release(output)
         if self._size + _DELTA_COST * len(self._undecided) > self._limit:
             self._give_up()
-            output.put(Repaired("buffer_limit", "arguments that may repeat themselves"))
+            output.events.append(Repaired("buffer_limit", "arguments that may repeat themselves"))
         return []
 
     def _release(self, output: FrameOutput) -> _Growth:
@@ -161,14 +161,14 @@ class CumulativeDeltas:
     def _begin_cumulative(self, output: FrameOutput) -> _Growth:
         self._forget()
         self.is_cumulative = True
-        output.put(Repaired("arguments_cumulative", ""))
+        output.events.append(Repaired("arguments_cumulative", ""))
         return self._take_new(output, "".join(self._text)[self._sent :])
 
     def _take_new(self, output: FrameOutput, new: str) -> _Growth:
         self._sent = self._size
         if self._size > self._limit:
             self._give_up()
-            output.put(Repaired("buffer_limit", "arguments that repeat themselves"))
+            output.events.append(Repaired("buffer_limit", "arguments that repeat themselves"))
             return []
         return [(new, output)] if new else []
 

@@ -68,10 +68,10 @@ class DuplicateWatch:
         if delivered is None or not call.complete:
             return False
         for one in delivered.ended:
-            key = one.record.key
+            key = one.arguments.record.key
             delivered.by_key[key] = delivered.by_key.get(key, 0) + 1
         delivered.ended.clear()
-        if not delivered.by_key.get(key := call.record.key):
+        if not delivered.by_key.get(key := call.arguments.record.key):
             return False
         delivered.by_key[key] -= 1
         self._count[group[0]] -= 1
@@ -84,7 +84,7 @@ class DuplicateWatch:
             return False
         self._waiting[group][call] = None
         if call.complete:
-            self._waiting_keys[group, call.record.key].append(call)
+            self._waiting_keys[group, call.arguments.record.key].append(call)
         return True
 
     def end(self, call: TrackedCall) -> tuple[TrackedCall | None, list[TrackedCall]]:
@@ -115,7 +115,7 @@ class DuplicateWatch:
         return free
 
     def _copy_of(self, call: TrackedCall, group: _Group) -> TrackedCall | None:
-        same = self._waiting_keys.get((group, call.record.key))
+        same = self._waiting_keys.get((group, call.arguments.record.key))
         if not same:
             return None
         copy = same.popleft()
@@ -126,7 +126,7 @@ class DuplicateWatch:
         del self._waiting[group]
         for call in calls:
             if call.complete:
-                self._waiting_keys.pop((group, call.record.key), None)
+                self._waiting_keys.pop((group, call.arguments.record.key), None)
 
 
 def _rivals_of(call: TrackedCall) -> _Group:

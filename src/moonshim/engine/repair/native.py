@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from moonshim.engine.frames import FrameOutput, HeldFrames
 from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Grammar, GrammarEvent, Notice, TextFound
 from moonshim.engine.repair.cumulative import is_placeholder
-from moonshim.engine.repair.frame_output import FrameOutput, HeldFrames
 from moonshim.engine.repair.tool_calls import ToolCallTracker, TrackedCall
 from moonshim.engine.repair.tool_names import DeclaredTools
 from moonshim.engine.values.events import BlockDelta, CallPiece, Repaired
@@ -73,10 +73,13 @@ class NativeCalls:
         self._unfinished: TrackedCall | None = None
         """The host has said that it is whole, and it is not: it may be the last, and cut off."""
         self._after_arguments = after_arguments
+        self.begun = False
+        """Whether anything came since the last `finish`."""
         self._read_on: dict[_Slot, None] = {}
         """Those whose arguments are followed by something."""
 
     def feed(self, piece: CallPiece, output: FrameOutput, mended: str | None = None) -> None:
+        self.begun = True
         slot = self._slot_for(piece, output)
         if slot is not self._last:
             self.settle_names(output, but=slot)
@@ -122,13 +125,13 @@ class NativeCalls:
             return None
         return call if call.block >= 0 and not call.ended and call.deltas is None else None
 
-    def adopt(self, said: str, share: int, output: FrameOutput) -> None:
+    def adopt(self, decided: str, share: int, output: FrameOutput) -> None:
         """A frame waits for so many characters of the arguments of the last call; the rest of it was read."""
         call = self._last.call if self._last is not None else None
         assert call is not None
         assert call.held_frames is not None
-        if said:
-            output.events.append(BlockDelta(call.block, said))
+        if decided:
+            output.events.append(BlockDelta(call.block, decided))
         call.held_frames.hold(output, share)
         self._awaited[call] = None
 
@@ -160,6 +163,7 @@ class NativeCalls:
             self._end_after(slot, output)
         for call in self._open:
             self._tracker.end(call, output, closed=False)
+        self.begun = False
         self._open.clear()
         self._empty.clear()
         self._emptied = None
@@ -185,7 +189,7 @@ class NativeCalls:
     def _report_once(slot: _Slot, what: str, output: FrameOutput) -> None:
         if what not in slot.reported:
             slot.reported.add(what)
-            output.put(Repaired("tool_delta", what))
+            output.events.append(Repaired("tool_delta", what))
 
     # -- its arguments, and what follows them ----------------------------------------
 
@@ -214,7 +218,7 @@ class NativeCalls:
                     self._end(call, output, closed=True)
                     slot.inner = self._tracker.begin_from_grammar(one, "native", output)
                     self._open[slot.inner] = None
-                    output.put(Repaired("marker_call", f"{one.header} -> {slot.inner.name or ''}"))
+                    output.events.append(Repaired("marker_call", f"{one.header} -> {slot.inner.name or ''}"))
                 case CallDelta(text=text):
                     assert slot.inner is not None
                     self._tracker.grow(slot.inner, text, output)
@@ -222,7 +226,7 @@ class NativeCalls:
                     assert slot.inner is not None
                     self._end(slot.inner, output, closed=closed)
                 case Notice():
-                    output.put(Repaired(one.rule, one.detail))
+                    output.events.append(Repaired(one.rule, one.detail))
 
     def _end(self, call: TrackedCall, output: FrameOutput, *, closed: bool) -> None:
         if call in self._open:
@@ -237,7 +241,7 @@ class NativeCalls:
         del self._read_on[slot]
         slot.after = None
         if slot.unread.strip():
-            output.put(Repaired("arguments_trailing", slot.unread))
+            output.events.append(Repaired("arguments_trailing", slot.unread))
         slot.unread = ""
 
     # -- which call ------------------------------------------------------------------
@@ -295,7 +299,7 @@ class NativeCalls:
                 self._set_late_name(slot, output)
         elif piece.name != slot.call.name and not slot.name:
             # The identifier told another name, and the call has gone out under it.
-            output.put(Repaired("tool_name", f"{piece.name} came too late for {slot.call.name}"))
+            output.events.append(Repaired("tool_name", f"{piece.name} came too late for {slot.call.name}"))
 
     def _set_late_name(self, slot: _Slot, output: FrameOutput) -> None:
         """The arguments came before the name."""

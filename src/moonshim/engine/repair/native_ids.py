@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from moonshim.engine.frames import FrameOutput
 from moonshim.engine.ids import IdRepairer
 from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import PlainArguments
 from moonshim.engine.repair.blocks import BlockTracker
-from moonshim.engine.repair.frame_output import FrameOutput, Observer
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, CallPiece, Repaired
 
 __all__ = ["NativeIdWatcher"]
@@ -27,11 +27,10 @@ class _Watched:
 class NativeIdWatcher:
     """Follows native calls by their index, and tells which identifier each delta should carry."""
 
-    def __init__(self, ids: IdRepairer, blocks: BlockTracker, observe: Observer | None, *, mends: bool) -> None:
+    def __init__(self, ids: IdRepairer, blocks: BlockTracker, *, mends: bool) -> None:
         self._ids = ids
         self._mends = mends
         self._blocks = blocks
-        self._observe = observe
         self._calls: dict[int, _Watched] = {}
 
     @property
@@ -53,20 +52,15 @@ class NativeIdWatcher:
             call = self._calls[index] = _Watched(self._blocks.open_host_call(output, index), piece.id, new_id)
             call.is_free = "custom" in piece.extras
             if rule is not None:
-                output.put(Repaired(rule, f"{piece.id or ''} -> {new_id}"))
-            self._observe_event(BlockOpened(call.block, "call", new_id, piece.name))
+                output.events.append(Repaired(rule, f"{piece.id or ''} -> {new_id}"))
+            output.events.append(BlockOpened(call.block, "call", new_id, piece.name, {}))
         if piece.arguments:
             call.arguments.feed(piece.arguments)
-            self._observe_event(BlockDelta(call.block, piece.arguments))
+            output.events.append(BlockDelta(call.block, piece.arguments))
         if piece.id is None:
             return call.id if piece.name and call.wire_id is None and self._mends else None
         return call.id if piece.id == call.wire_id and call.id != piece.id else None
 
-    def finish(self) -> None:
+    def finish(self, output: FrameOutput) -> None:
         for call in self._calls.values():
-            self._observe_event(BlockClosed(call.block, call.arguments.complete))
-
-    def _observe_event(self, event: BlockOpened | BlockDelta | BlockClosed) -> None:
-        # Seen by whoever assembles the message, but not rendered: the host's own delta carries it.
-        if self._observe is not None:
-            self._observe(event)
+            output.events.append(BlockClosed(call.block, call.arguments.complete))

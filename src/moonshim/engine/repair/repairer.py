@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from moonshim.engine.frames import FrameOutput, HeldFrames
 from moonshim.engine.grammar.protocol import (
     CallDelta,
     CallEnded,
@@ -18,7 +19,6 @@ from moonshim.engine.grammar.protocol import (
 from moonshim.engine.ids import IdRepairer
 from moonshim.engine.repair.blocks import BlockTracker
 from moonshim.engine.repair.finish import CUT_SHORT, STREAM_ENDED, is_error, resolve_finish
-from moonshim.engine.repair.frame_output import FrameOutput, HeldFrames, Listener, Observer
 from moonshim.engine.repair.native import NativeCalls
 from moonshim.engine.repair.native_ids import NativeIdWatcher
 from moonshim.engine.repair.tool_calls import ToolCallTracker, TrackedCall
@@ -61,8 +61,6 @@ class ResponseRepairer:
         options: KimiOptions,
         ids: IdRepairer,
         grammars: dict[Channel, Grammar],
-        listener: Listener | None = None,
-        observe: Observer | None = None,
         after_arguments: Callable[[], Grammar] | None = None,
     ) -> None:
         """`after_arguments` makes the grammar that reads what follows the arguments of a native call."""
@@ -74,14 +72,15 @@ class ResponseRepairer:
         self.watch: NativeIdWatcher | None = (
             None
             if options.repair_deltas
-            else NativeIdWatcher(
-                ids, self._blocks, observe, mends=options.repair_on_mismatch or options.id_normalization
-            )
+            else NativeIdWatcher(ids, self._blocks, mends=options.repair_on_mismatch or options.id_normalization)
         )
         """Follows native calls where their deltas are not to be touched but for the identifiers."""
-        self._listener = listener
         self._held_frames: dict[Channel, HeldFrames] = {"reasoning": HeldFrames(), "text": HeldFrames()}
         self._open: dict[Channel, TrackedCall] = {}
+        self._held: dict[Channel, str] = {"reasoning": "", "text": ""}
+        """The text that the grammar of each field holds back."""
+        self.numbers: dict[int, int] = self._blocks.numbers
+        """The number of each call by its block."""
         self.ending: Finished | Failed | None = None
         self.growing: int = -1
         self._moved = False
@@ -91,21 +90,36 @@ class ResponseRepairer:
         if parsed is not None:
             self._handle(channel, parsed.before, parsed.found, self._grammars[channel].held, output, parsed.mended)
             return
-        self._interrupt(channel, output)
+        if self._native.begun or self._open or self._held["text" if channel == "reasoning" else "reasoning"]:
+            self._interrupt(channel, output)
         if channel == "reasoning" and (other := self._grammars.get("text")) is not None:
             # Reasoning has a field of its own here, so `<think>` in the text is only a word.
             other.tags_are_text = True
         grammar = self._grammars.get(channel)
         if grammar is None:
-            self._blocks.add_text(channel, text, output)
+            self._add_text(channel, text, output)
             return
-        before = grammar.held
+        before = self._held[channel]
         found = grammar.feed(text)
+        if not before and len(found) == 1:
+            only = found[0]
+            if type(only) is TextFound and only.channel == channel and only.text == text:
+                # All of it is text, so nothing is held back.
+                self._add_text(channel, text, output)
+                return
         self._handle(channel, before, found, grammar.held, output)
+
+    def _add_text(self, channel: Channel, text: str, output: FrameOutput) -> None:
+        blocks = self._blocks
+        if blocks.open_channel == channel and (blocks.has_text or channel == "reasoning"):
+            output.events.append(BlockDelta(blocks.current, text))
+        else:
+            blocks.add_text(channel, text, output)
 
     def feed_call(self, piece: CallPiece, output: FrameOutput, mended: str | None = None) -> None:
         """The host sent an entry of a native tool delta."""
-        self._interrupt(None, output)
+        if self._open or self._held["text"] or self._held["reasoning"]:
+            self._interrupt(None, output)
         self._native.feed(piece, output, mended)
 
     def close_call(self, index: int, output: FrameOutput, *, explicit: bool = True) -> None:
@@ -114,19 +128,18 @@ class ResponseRepairer:
 
     def pause(self, output: FrameOutput) -> None:
         """The host ended a block of speech. A call in markers, or half a marker, goes on over the break."""
-        held = [(channel, grammar) for channel, grammar in self._grammars.items() if grammar.held]
-        if self._open or any(_is_surely_a_marker(grammar.held) for _, grammar in held):
+        held = [(channel, before) for channel, before in self._held.items() if before]
+        if self._open or any(_is_surely_a_marker(before) for _, before in held):
             return
-        for channel, grammar in held:
-            before = grammar.held
-            self._handle(channel, before, grammar.flush(), "", output)
+        for channel, before in held:
+            self._handle(channel, before, self._grammars[channel].flush(), "", output)
         self._blocks.close_text_block(output)
 
     def sign(self, signed: SignatureReported, output: FrameOutput) -> None:
-        """The host said what it wants back beside the reasoning that it has just told."""
-        grammar = self._grammars.get("reasoning")
-        if grammar is not None and grammar.held:
-            self._handle("reasoning", grammar.held, grammar.flush(), "", output)
+        """The host said what it wants back with the reasoning that it has just sent."""
+        before = self._held["reasoning"]
+        if before and (signed.signature or signed.details):
+            self._handle("reasoning", before, self._grammars["reasoning"].flush(), "", output)
         self._blocks.sign(signed, output)
 
     # -- the fast path: the same rules for the common case, without the bookkeeping of frames ---
@@ -134,9 +147,11 @@ class ResponseRepairer:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is held back, so that the next text may be read on the fast path."""
-        if self.ending is not None or not self._native.is_idle or any(call.whole for call in self._open.values()):
+        if self.ending is not None or self._held["text"] or self._held["reasoning"]:
             return False
-        return not any(grammar.held for grammar in self._grammars.values())
+        if self._open and any(call.whole for call in self._open.values()):
+            return False
+        return not self._native.begun or self._native.is_idle
 
     def feed_text_fast(self, channel: Channel, text: str) -> ParsedText | str | None:
         """Read text while idle. None: it stays as it is; a string: these arguments of `growing`; else do the rest."""
@@ -144,7 +159,7 @@ class ResponseRepairer:
         if grammar is None:
             if self._blocks.open_channel != channel:
                 return NOT_PARSED
-            self._report_text(channel, text)
+            self._note_text(channel, text)
             return None
         found = grammar.feed(text)
         if len(found) != 1:
@@ -153,7 +168,7 @@ class ResponseRepairer:
         if type(one) is TextFound:
             if one.text != text or one.channel != channel or self._blocks.open_channel != channel:
                 return ParsedText(found)
-            self._report_text(channel, text)
+            self._note_text(channel, text)
             return None
         if type(one) is CallDelta:
             call = self._open[channel]
@@ -162,8 +177,6 @@ class ResponseRepairer:
             mended = call.arguments.feed(one.text)
             if mended != text:
                 return ParsedText(found, mended)
-            if self._listener is not None:
-                self._listener(call.block, mended)
             self.growing = call.block
             return mended
         return ParsedText(found)
@@ -175,7 +188,8 @@ class ResponseRepairer:
 
     def held(self, channel: Channel) -> str:
         """What is held back of this field's text."""
-        return self._grammars[channel].held
+        held = self._held[channel] = self._grammars[channel].held
+        return held
 
     def take_plain_text(self, channel: Channel, parsed: ParsedText) -> str | None:
         """What a text gave that was read and that no frame waits for, if it is speech; None when it is more."""
@@ -189,48 +203,46 @@ class ResponseRepairer:
             or self._blocks.open_channel != channel
         ):
             return None
-        self._report_text(channel, one.text)
+        self._note_text(channel, one.text)
         return one.text
 
     def parse(self, channel: Channel, text: str) -> ParsedText:
         """Read text while some is held back: what the grammar found, and nothing done with it yet."""
         return ParsedText(self._grammars[channel].feed(text))
 
-    def _report_text(self, channel: Channel, text: str) -> None:
+    def _note_text(self, channel: Channel, text: str) -> None:
         """Text goes out with its own frame."""
         if channel == "text" and not self._blocks.has_text:
             self._blocks.has_text = not text.isspace()
-        if self._listener is not None:
-            self._listener(self._blocks.current, text)
 
     def take_held_text(self, channel: Channel, before: str, parsed: ParsedText, text: str) -> str | None:
-        """What is held back now, if so far all is ordinary speech; None when it is not."""
+        """What is held back now, if so far all is ordinary text; None when it is not."""
         if self._blocks.open_channel != channel or len(parsed.found) > 1:
             return None
-        said = ""
+        decided = ""
         if parsed.found:
             one = parsed.found[0]
             if type(one) is not TextFound or one.channel != channel:
                 return None
-            said = one.text
+            decided = one.text
         held = self._grammars[channel].held
-        if said + held != before + text or (said and len(held) > len(text)):
-            # Also when only some of what frames wait for was said: that is for the slow path to book.
+        if decided + held != before + text or (decided and len(held) > len(text)):
+            # Also when only some of what frames wait for was decided: that is for the slow path to book.
             return None
-        if said:
-            self._report_text(channel, said)
+        self._note_text(channel, decided or " ")
         return held
 
-    def adopt(self, channel: Channel | None, said: str, share: int, output: FrameOutput) -> None:
+    def adopt(self, channel: Channel | None, decided: str, share: int, output: FrameOutput) -> None:
         """A frame that was read on the fast path waits, after all: of its text, `share` characters are held back.
 
         Without a channel, its text is arguments of the native call that came last.
         """
         if channel is None:
-            self._native.adopt(said, share, output)
+            self._native.adopt(decided, share, output)
             return
-        if said:
-            output.events.append(BlockDelta(self._blocks.current, said))
+        if decided:
+            output.events.append(BlockDelta(self._blocks.current, decided))
+        self._held[channel] = self._grammars[channel].held
         self._held_frames[channel].hold(output, share)
 
     def continued_call(self, index: int) -> TrackedCall | None:
@@ -240,19 +252,11 @@ class ResponseRepairer:
     def feed_arguments_fast(self, call: TrackedCall, text: str) -> str | None:
         """Read native arguments while idle. None: they stay as they are; else what became of them."""
         mended = call.arguments.feed(text)
-        if mended != text or call.arguments.held:
-            return mended
-        if self._listener is not None:
-            self._listener(call.block, text)
-        return None
+        return mended if mended != text or call.arguments.held else None
 
     def is_only_late(self, call: TrackedCall, before: str, text: str, mended: str) -> bool:
-        """Whether nothing changed but that the end waits, or waited (`before`): then what is decided is heard."""
-        if mended + call.arguments.held != before + text or (mended and not mended.startswith(before)):
-            return False
-        if mended and self._listener is not None:
-            self._listener(call.block, mended)
-        return True
+        """Whether nothing changed but that the end waits, or waited (`before`)."""
+        return mended + call.arguments.held == before + text and (not mended or mended.startswith(before))
 
     def finish(self, raw: str | None, output: FrameOutput) -> None:
         """The host said that the answer is over, and why (or only that it is: None)."""
@@ -276,11 +280,6 @@ class ResponseRepairer:
         self._drain(output)
         if self.ending is None:
             self._end(STREAM_ENDED, output)
-
-    @property
-    def numbers(self) -> dict[int, int]:
-        """The number of each call by its block."""
-        return self._blocks.numbers
 
     @property
     def calls(self) -> int:
@@ -307,8 +306,7 @@ class ResponseRepairer:
     @property
     def named_held_size(self) -> int:
         """How many characters wait under a name of their own, besides the beginning of a marker."""
-        held = [grammar.held for grammar in self._grammars.values()]
-        return sum(map(named_prefix_length, held))
+        return sum(map(named_prefix_length, self._held.values()))
 
     def release_all(self) -> None:
         """No frame waits any longer for text that is held back."""
@@ -324,23 +322,22 @@ class ResponseRepairer:
         for channel in sorted(_CHANNELS, key=lambda one: not self._held_frames[one].is_awaited):
             grammar = self._grammars.get(channel)
             if grammar is not None:
-                before = grammar.held
-                self._handle(channel, before, grammar.flush(), "", output)
+                self._handle(channel, self._held[channel], grammar.flush(), "", output)
         self._native.finish(output)
         self._tracker.finish(output)
         if self.watch is not None:
-            self.watch.finish()
+            self.watch.finish(output)
 
     def _end(self, ending: Finished | Failed, output: FrameOutput) -> None:
         self._blocks.close_text_block(output)
         if isinstance(ending, Finished):
             if ending.reason == "stop" and self.only_reasoning:
-                output.put(Repaired("empty_answer", "only reasoning, no answer"))
+                output.events.append(Repaired("empty_answer", "only reasoning, no answer"))
             if ending.reason != (ending.raw_reason or ""):
-                output.put(Repaired("finish_reason", f"{ending.raw_reason or 'missing'} -> {ending.reason}"))
+                output.events.append(Repaired("finish_reason", f"{ending.raw_reason or 'missing'} -> {ending.reason}"))
         else:
-            output.put(Repaired("failed", ending.code))
-        output.put(ending)
+            output.events.append(Repaired("failed", ending.code))
+        output.events.append(ending)
         self.ending = ending
 
     # -- what the grammars find ------------------------------------------------------
@@ -354,6 +351,7 @@ class ResponseRepairer:
         output: FrameOutput,
         mended: str | None = None,
     ) -> None:
+        self._held[channel] = after
         self._report_channel(channel, found, output)
         if before or after:
             said_in, lead, rest = _split_leading_text(channel, found)
@@ -373,7 +371,7 @@ class ResponseRepairer:
         if self._moved or not any(isinstance(one, TextFound) and one.channel != channel for one in found):
             return
         self._moved = True
-        output.put(Repaired("channel_by_tags", f"some of the {channel} field is not {channel}"))
+        output.events.append(Repaired("channel_by_tags", f"some of the {channel} field is not {channel}"))
 
     def _text_writer(self, channel: Channel) -> Callable[[str, FrameOutput], None]:
         return lambda text, output: self._blocks.add_text(channel, text, output)
@@ -384,7 +382,7 @@ class ResponseRepairer:
         for one in found:
             match one:
                 case TextFound():
-                    self._blocks.add_text(one.channel, one.text, output)
+                    self._add_text(one.channel, one.text, output)
                 case CallStarted():
                     self._open[channel] = self._tracker.begin_from_grammar(one, "markers", output)
                 case CallDelta():
@@ -392,7 +390,7 @@ class ResponseRepairer:
                 case CallEnded():
                     self._tracker.end(self._open.pop(channel), output, closed=one.closed)
                 case Notice():
-                    output.put(Repaired(one.rule, one.detail))
+                    output.events.append(Repaired(one.rule, one.detail))
 
     def _interrupt(self, channel: Channel | None, output: FrameOutput) -> None:
         """Something else begins: the start of what might have been a marker was only text."""
@@ -402,14 +400,14 @@ class ResponseRepairer:
             # Whole, though nothing has said so: it keeps its place before what comes now.
             if other != channel and call.whole and call.raw is None and call.arguments.complete:
                 self._tracker.end(call, output, closed=True)
-        for other, grammar in self._grammars.items():
-            if other == channel or not grammar.held:
+        for other in _CHANNELS:
+            before = self._held[other]
+            if other == channel or not before:
                 continue
-            if _is_surely_a_marker(grammar.held):
+            if _is_surely_a_marker(before):
                 self._held_frames[other].release_all()
             else:
-                before = grammar.held
-                self._handle(other, before, grammar.flush(), "", output)
+                self._handle(other, before, self._grammars[other].flush(), "", output)
 
 
 def _is_surely_a_marker(held: str) -> bool:

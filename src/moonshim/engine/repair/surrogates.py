@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable
 from typing import Final
 
-from moonshim.engine.repair.frame_output import FrameOutput
+from moonshim.engine.frames import FrameOutput
 from moonshim.engine.values.events import Repaired
 
 __all__ = ["SurrogateJoiner"]
@@ -18,36 +18,33 @@ _PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 class SurrogateJoiner:
     """Carries a first half over to the next text of the same field; a half that stays alone becomes U+FFFD."""
 
-    __slots__ = ("_carried",)
+    __slots__ = ("carried",)
 
     def __init__(self) -> None:
-        self._carried: dict[Hashable, str] = {}
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._carried
+        self.carried: dict[Hashable, str] = {}
+        """The first halves that wait, by field."""
 
     def join(self, field: Hashable, text: str, output: FrameOutput) -> str:
-        if not self._carried and (text.isascii() or _HALF.search(text) is None):
+        if not self.carried and (text.isascii() or _HALF.search(text) is None):
             return text
         if not text:
             return text
-        text = self._carried.pop(field, "") + text
+        text = self.carried.pop(field, "") + text
         text = _PAIR.sub(_join_pair, text)
         if text and "\ud800" <= text[-1] <= "\udbff":
-            self._carried[field] = text[-1]
+            self.carried[field] = text[-1]
             text = text[:-1]
         mended = _HALF.sub("\ufffd", text)
         if mended != text:
-            output.put(Repaired("lone_surrogate", "half a character, its other half never came"))
+            output.events.append(Repaired("lone_surrogate", "half a character, its other half never came"))
         return mended
 
     def flush(self, output: FrameOutput) -> list[tuple[Hashable, str]]:
         """The end: what takes the place of halves in speech. (Half a character in arguments is only told.)"""
-        for _ in self._carried:
-            output.put(Repaired("lone_surrogate", "half a character, its other half never came"))
-        left: list[tuple[Hashable, str]] = [(field, "\ufffd") for field in self._carried if isinstance(field, str)]
-        self._carried.clear()
+        for _ in self.carried:
+            output.events.append(Repaired("lone_surrogate", "half a character, its other half never came"))
+        left: list[tuple[Hashable, str]] = [(field, "\ufffd") for field in self.carried if isinstance(field, str)]
+        self.carried.clear()
         return left
 
 

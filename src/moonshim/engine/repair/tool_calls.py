@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from moonshim.engine.frames import FrameOutput, HeldFrames, grow_block
 from moonshim.engine.grammar.protocol import CallStarted, Channel
 from moonshim.engine.ids import IdRepairer
 from moonshim.engine.repair.argument_record import ArgumentsRecord
@@ -18,7 +19,6 @@ from moonshim.engine.repair.arguments import Arguments, PlainArguments, SafeArgu
 from moonshim.engine.repair.blocks import BlockTracker
 from moonshim.engine.repair.cumulative import CumulativeDeltas, is_placeholder
 from moonshim.engine.repair.duplicates import DuplicateWatch, Source
-from moonshim.engine.repair.frame_output import FrameOutput, HeldFrames, grow_block
 from moonshim.engine.repair.tool_names import DeclaredTools, unwrap
 from moonshim.engine.values.conversation import Tool
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Repaired
@@ -91,10 +91,6 @@ class TrackedCall:
         """Set for native calls: the frames that wait for arguments held back."""
 
     @property
-    def record(self) -> ArgumentsRecord:
-        return self.arguments.record
-
-    @property
     def is_awaited(self) -> bool:
         """Whether frames wait for it."""
         is_held = self.held_frames is not None and self.held_frames.is_awaited
@@ -135,7 +131,7 @@ class ToolCallTracker:
         elif call.name is not None:
             fixed = self._declared.fix(call.name)
             if fixed != call.name:
-                output.put(Repaired("tool_name", f"{call.name} -> {fixed}"))
+                output.events.append(Repaired("tool_name", f"{call.name} -> {fixed}"))
                 call.name = fixed
         if not opened and not self._is_certain(call):
             call.name = None
@@ -151,7 +147,7 @@ class ToolCallTracker:
         call = TrackedCall(source, found.channel, found.header or None, found.name)
         self.begin(call, output, opened=found.opened)
         if not found.opened and call.name is not None:
-            output.put(Repaired("arguments_empty", found.header))
+            output.events.append(Repaired("arguments_empty", found.header))
             self.grow(call, "{}", output)
         return call
 
@@ -175,8 +171,8 @@ class ToolCallTracker:
             self._blocks.add_text(call.channel, text, output)
             return
         if call.ended:
-            output.put(Repaired("arguments_trailing", text))
-            if text.lstrip()[:1] == "{" and not is_placeholder(text) and call.record.is_empty:
+            output.events.append(Repaired("arguments_trailing", text))
+            if text.lstrip()[:1] == "{" and not is_placeholder(text) and call.arguments.record.is_empty:
                 # The empty object that went out was a placeholder for this one.
                 self.invalid = True
             return
@@ -193,16 +189,16 @@ class ToolCallTracker:
 
     def _report_repairs(self, call: TrackedCall, output: FrameOutput) -> None:
         for repair in call.arguments.drain():
-            output.put(repair)
+            output.events.append(repair)
 
     def _pass_on(self, call: TrackedCall, before: str, mended: str, output: FrameOutput) -> None:
         """Mended arguments go out, or are held with the rest of the call."""
-        if call.block >= 0 and call.held_frames is not None:
+        if call.block >= 0 and call.held_frames is not None and (before or call.arguments.held):
             call.held_frames.resolve(before, mended, call.arguments.held, grow_block(call.block), output)
         elif not mended:
             return
         elif call.block >= 0:
-            output.put(BlockDelta(call.block, mended))
+            output.events.append(BlockDelta(call.block, mended))
         else:
             call.held.append(mended)
             self._hold(call, len(mended), output)
@@ -246,7 +242,7 @@ class ToolCallTracker:
             self.invalid = True
         elif not call.complete:
             # Whoever said that the call is over: nobody can run it.
-            output.put(Repaired("arguments_unfinished" if closed else "arguments_truncated", call.name or ""))
+            output.events.append(Repaired("arguments_unfinished" if closed else "arguments_truncated", call.name or ""))
             self.cut_off = True
         if call.block < 0:
             self._deliver_whole(call, output)
@@ -283,11 +279,11 @@ class ToolCallTracker:
                 name, arguments = wrapped.name, wrapped.arguments
             if name is not None:
                 raw = arguments
-                output.put(Repaired("tool_name_inferred", f"{call.wire_id or ''} -> {name}"))
+                output.events.append(Repaired("tool_name_inferred", f"{call.wire_id or ''} -> {name}"))
                 for repair in trial.drain():
-                    output.put(repair)
+                    output.events.append(repair)
         if name is None:
-            output.put(Repaired("unreadable_call", f"{call.wire_id or ''}{raw}"))
+            output.events.append(Repaired("unreadable_call", f"{call.wire_id or ''}{raw}"))
             self._blocks.add_text(call.channel, f"{call.wire_id or ''}{raw}", output)
             return False
         call.name, call.raw = name, None
@@ -339,7 +335,7 @@ class ToolCallTracker:
         call.held_size += size
         if call.held_size <= self._options.buffer_limit:
             return
-        output.put(Repaired("buffer_limit", f"call of {call.name or 'an unknown tool'}"))
+        output.events.append(Repaired("buffer_limit", f"call of {call.name or 'an unknown tool'}"))
         if call.raw is None:
             call.whole = False
             self._deliver(call, output)
@@ -351,23 +347,23 @@ class ToolCallTracker:
     def _deliver(self, call: TrackedCall, output: FrameOutput) -> None:
         assert call.name is not None
         if self._declared.names and not self._declared.knows(call.name):
-            output.put(Repaired("undeclared_tool", call.name))
+            output.events.append(Repaired("undeclared_tool", call.name))
         call_id, rule = self._ids.assign(call.name, call.wire_id)
         if rule is not None:
-            output.put(Repaired(rule, f"{call.wire_id or ''} -> {call_id}"))
+            output.events.append(Repaired(rule, f"{call.wire_id or ''} -> {call_id}"))
         if call.source == "markers":
-            output.put(Repaired("marker_call", f"{call.wire_id or ''} -> {call.name}"))
+            output.events.append(Repaired("marker_call", f"{call.wire_id or ''} -> {call.name}"))
         call.wire_id = call_id
         call.block = self._blocks.open_call(output)
         number = self._blocks.numbers[call.block]
         if call.host_index is not None and call.host_index != number:
-            output.put(Repaired("tool_index", f"{call.host_index} -> {number}"))
-        output.put(BlockOpened(call.block, "call", call_id, call.name, call.extras))
+            output.events.append(Repaired("tool_index", f"{call.host_index} -> {number}"))
+        output.events.append(BlockOpened(call.block, "call", call_id, call.name, call.extras))
         self.delivered += 1
         if self._options.repair_deltas:
             self._duplicates.deliver(call)
         if call.held:
-            output.put(BlockDelta(call.block, "".join(call.held)))
+            output.events.append(BlockDelta(call.block, "".join(call.held)))
             call.held.clear()
 
     # -- the same call twice ---------------------------------------------------------
@@ -381,7 +377,7 @@ class ToolCallTracker:
             self._close(call, output)
 
     def _close(self, call: TrackedCall, output: FrameOutput) -> None:
-        output.put(BlockClosed(call.block, call.complete))
+        output.events.append(BlockClosed(call.block, call.complete))
         copy, free = self._duplicates.end(call)
         if copy is not None:
             self._drop_copy(copy, output)
@@ -390,7 +386,7 @@ class ToolCallTracker:
 
     @staticmethod
     def _drop_copy(call: TrackedCall, output: FrameOutput) -> None:
-        output.put(Repaired("duplicate_call", f"{call.name} from {call.source}"))
+        output.events.append(Repaired("duplicate_call", f"{call.name} from {call.source}"))
 
 
 def _takes_only_strings(schema: dict[str, Any]) -> bool:

@@ -2,93 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from msgspec.structs import replace
 
 from moonshim.engine.assemble import Assembler
-from moonshim.engine.dialects.openai_chat.decode import ReasoningReader
-from moonshim.engine.dialects.openai_chat.segments import SegmentBuilder
 from moonshim.engine.plan import Plan
-from moonshim.engine.repair.frame_output import FrameOutput
-from moonshim.engine.repair.repair_log import RepairLog
 from moonshim.engine.repair.repairer import ResponseRepairer
 from moonshim.engine.repair.surrogates import SurrogateJoiner
-from moonshim.engine.values.conversation import Message, Reasoning
-from moonshim.engine.values.events import BlockOpened, Event, Finished, Repaired
+from moonshim.engine.upstream_events import FinishReported
+from moonshim.engine.values.conversation import Message, Reasoning, ToolCall
+from moonshim.engine.values.events import Finished
 
 __all__ = ["Choice"]
 
 
-class _Listener:
-    """Hears what happens in one choice. It does not know the choice, so that no ring keeps an answer in memory."""
-
-    __slots__ = ("_assembler", "_index", "_log", "_names")
-
-    def __init__(self, index: int, log: RepairLog, assembler: Assembler | None, names: Mapping[str, str]) -> None:
-        self._index, self._log, self._assembler, self._names = index, log, assembler, names
-
-    def observe(self, event: Event) -> None:
-        """Something happened: repairs go to the log, the rest to whoever assembles the message."""
-        if isinstance(event, Repaired):
-            self._log.add(event, self._index)
-        elif self._assembler is not None:
-            if self._names and isinstance(event, BlockOpened) and event.name is not None and event.name in self._names:
-                event = replace(event, name=self._names[event.name])
-            self._assembler.feed(event)
-
-
 class Choice:
-    """What is remembered of one choice from frame to frame."""
+    """What is remembered of one choice: its repairer, and the message that its events make."""
 
     __slots__ = (
         "assembler",
-        "builder",
+        "calls_before_reasoning",
         "carry",
-        "has_role",
+        "current_call",
+        "finish",
         "index",
-        "made_role",
-        "names",
-        "observe",
-        "odd",
-        "reader",
-        "reasoning",
+        "reasoning_field",
         "repairer",
-        "repeats_role",
     )
 
-    def __init__(self, index: int, plan: Plan, log: RepairLog, *, collect: bool) -> None:
+    def __init__(self, index: int, plan: Plan, *, collect: bool) -> None:
         self.index = index
-        self.assembler = Assembler() if collect or plan.options.assemble_tool_deltas else None
-        self.names = plan.names
-        self.observe = _Listener(index, log, self.assembler, plan.names).observe
-        self.repairer: ResponseRepairer = plan.new_repairer(
-            self.observe, None if self.assembler is None else self.assembler.grow
-        )
-        self.builder = SegmentBuilder(self.repairer.numbers, plan.names)
+        self.repairer: ResponseRepairer = plan.new_repairer()
+        self.assembler: Assembler | None = Assembler(plan.names) if collect else None
         self.carry = SurrogateJoiner()
-        self.reasoning: tuple[str, ...] = ("reasoning_content",)
-        self.reader = ReasoningReader()
-        self.has_role = False
-        self.made_role = False
-        """The host told none before it spoke: it was told for it."""
-        self.repeats_role = False
-        self.odd: set[str] = set()
-        """What was wrong with the shape of the choice, each reported once."""
+        self.finish: FinishReported | None = None
+        """Why the choice ends, once the host has said so."""
+        self.reasoning_field: str | None = None
+        """The field in which a Chat host sends reasoning; None: none yet, or in copies."""
+        self.calls_before_reasoning: int | None = None
+        """Number of calls seen when the current reasoning block started."""
+        self.current_call: int | None = None
+        """The index of the native call that the host is sending."""
 
     @property
     def only_reasoning(self) -> bool:
-        """Whether the answer has ended well, and said nothing but reasoning."""
+        """Whether the choice has ended well, and contains nothing but reasoning."""
         ending = self.repairer.ending
         return isinstance(ending, Finished) and ending.reason == "stop" and self.repairer.only_reasoning
 
     @property
     def message(self) -> Message:
-        """What the choice has said so far, if anybody assembles it."""
+        """What has left of the choice so far; empty where nothing is collected."""
         if self.assembler is None:
             return Message("assistant")
-        message, field = self.assembler.message, self.reader.field
+        message, field = self.assembler.message, self.reasoning_field
         if field is None or field == "reasoning_content":
             return message
         named = (
@@ -97,13 +63,9 @@ class Choice:
         )
         return replace(message, parts=tuple(named))
 
-    def read_reasoning(self, fields: Mapping[str, Any], text: str) -> None:
-        """Note beside the text of a delta, or of a whole message, what the host wants back with it."""
-        if self.assembler is not None:
-            self.reader.feed(fields, text)
-
-    def sign(self, output: FrameOutput) -> None:
-        """Something else begins: the message is to hold what the host wants back of its reasoning."""
-        for signed in self.reader.close():
-            if signed.details:
-                self.repairer.sign(signed, output)
+    def tool_calls(self) -> list[tuple[int, ToolCall]]:
+        """The calls that have left so far, each with its number, in the order of the numbers."""
+        assert self.assembler is not None
+        numbers = self.repairer.numbers
+        # A call from markers and one that is only watched may have the same number.
+        return sorted(((numbers[block], call) for block, call in self.assembler.tool_calls()), key=lambda one: one[0])

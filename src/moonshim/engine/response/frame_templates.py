@@ -15,17 +15,11 @@ from typing import Any, Final
 
 import msgspec
 
-from moonshim.engine.dialects.openai_chat.delta import has_index, only_text
-from moonshim.engine.dialects.openai_chat.patch import ChoicePart, patch_chunk
-from moonshim.engine.dialects.openai_chat.segments import Segment
-from moonshim.engine.grammar.protocol import Channel
-from moonshim.engine.response.choice import Choice
 from moonshim.engine.upstream_events import OnlyText
-from moonshim.engine.values.events import CallPiece
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.engine.wire.sse import Frame
 
-__all__ = ["FrameTemplate", "PlainFrameTemplate", "Renamer", "learn_template", "plain_template"]
+__all__ = ["FrameTemplate", "Renamer", "learn_template"]
 
 _PROBE: Final = "\u2400moonshim\u2400"
 _PROBE_TEXT: Final = msgspec.json.encode(_PROBE)
@@ -38,39 +32,25 @@ _NAMED: Final = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*(?=("(?:[^"\\]++|\\.)*
 
 
 class FrameTemplate:
-    """One shape: `head`, a JSON string, `tail`. `channel` is None for the arguments of a native call."""
+    """One shape: `head`, a JSON string, `tail`. Of such frames only the text is ever of use."""
 
-    __slots__ = (
-        "_argument_frames",
-        "_choice",
-        "_chunk",
-        "_frame",
-        "_sent",
-        "channel",
-        "head",
-        "index",
-        "renames",
-        "state",
-        "tail",
-    )
+    __slots__ = ("_line", "_payload", "_sent", "channel", "head", "index", "only", "renames", "start", "stop", "tail")
 
-    def __init__(
-        self, head: bytes, tail: bytes, frame: tuple[int, int], chunk: Mapping[str, Any], state: Choice
-    ) -> None:
+    def __init__(self, head: bytes, tail: bytes, only: OnlyText, line: bytes, payload: tuple[int, int]) -> None:
         self.head = head
         """The bytes up to and with the opening quote."""
         self.tail = tail
         """The bytes from the closing quote on."""
-        self.state = state
-        self.channel: Channel | None = None
-        self.index = -1
+        self.only = only
+        self.channel, self.index = only.channel, only.index
+        self.start, self.stop = len(head) - 1, 1 - len(tail)
+        """From where to where a frame of this shape has its text, with the quotes."""
         self._sent = (head, tail)
         self.renames = False
         """Whether frames leave with another name of the model than they come with."""
-        self._frame = frame
-        self._chunk = chunk
-        self._choice: Mapping[str, Any] = chunk["choices"][0]
-        self._argument_frames: dict[int, tuple[bytes, bytes]] = {}
+        self._line = line
+        self._payload = payload
+        """How many bytes are before and after the payload in a frame that leaves."""
 
     def learn_incoming(self, raw: bytes, sent: bytes) -> bool:
         """A frame of this shape came as `raw`, with another name of the model in it: later ones come like that."""
@@ -82,6 +62,7 @@ class FrameTemplate:
         else:
             head = raw[: len(head) + longer]
         self.head, self.tail, self.renames = head, tail, True
+        self.start, self.stop = len(head) - 1, 1 - len(tail)
         return head + text + tail == raw
 
     def outgoing(self, raw: bytes) -> bytes:
@@ -91,62 +72,16 @@ class FrameTemplate:
             return head + raw[len(self.head) :]
         return raw[: len(raw) - len(self.tail)] + tail
 
-    def payload(self, raw: bytes) -> bytes:
-        """The JSON text in a frame of this shape, as it leaves."""
-        before, behind = self._frame
-        return raw[before : len(raw) - behind]
-
-    def argument_frame(self, number: int) -> tuple[bytes, bytes]:
-        """The payload that tells in this chunk's place that a call's arguments grew, around their text."""
-        known = self._argument_frames.get(number)
-        if known is None:
-            segment = Segment(calls=[CallPiece(number, None, None, _PROBE)])
-            part = ChoicePart(self._choice, [segment], reasoning=self.state.reasoning)
-            (patched,) = patch_chunk(self._chunk, [part], self._chunk.get("usage"))
-            before, _, after = encode(patched).partition(_PROBE_TEXT)
-            known = self._argument_frames[number] = (before, after)
-        return known
+    def frame(self, sent: bytes) -> Frame:
+        """A frame that leaves, as a framer would have read it."""
+        before, after = self._payload
+        return Frame(sent, sent[before : len(sent) - after], self._line)
 
 
-def learn_template(raw: bytes, data: bytes, chunk: Mapping[str, Any], state: Choice) -> FrameTemplate | None:
-    """The shape of this chunk, if all it tells is one text in one place."""
-    only = only_text(chunk)
-    around = None if only is None else _around(raw, data, chunk, only.path)
-    if only is None or around is None or not has_index(chunk["choices"][0]):
-        return None
-    head, tail, frame = around
-    template = FrameTemplate(head, tail, frame, chunk, state)
-    template.channel, template.index = only.channel, only.index
-    return template
-
-
-class PlainFrameTemplate:
-    """A shape of which only the text is ever of use: the bytes before and behind it, and what it is."""
-
-    __slots__ = ("_around", "_line", "channel", "head", "index", "only", "start", "stop", "tail")
-
-    def __init__(self, head: bytes, tail: bytes, only: OnlyText, line: bytes, around: tuple[int, int]) -> None:
-        self.head = head
-        """The bytes up to and with the opening quote."""
-        self.tail = tail
-        """The bytes from the closing quote on."""
-        self.only = only
-        self.channel, self.index = only.channel, only.index
-        self.start, self.stop = len(head) - 1, 1 - len(tail)
-        """From where to where a frame of this shape has its text, with the quotes."""
-        self._line = line
-        self._around = around
-
-    def frame(self, raw: bytes) -> Frame:
-        """What a framer would make of this frame."""
-        before, behind = self._around
-        return Frame(raw, raw[before : len(raw) - behind], self._line)
-
-
-def plain_template(frame: Frame, payload: Mapping[str, Any], only: OnlyText) -> PlainFrameTemplate | None:
-    """The shape of a frame, of whose payload somebody knows that it says `only` this text."""
+def learn_template(frame: Frame, payload: Mapping[str, Any], only: OnlyText) -> FrameTemplate | None:
+    """The shape of a frame whose payload contains `only` this text."""
     around = None if frame.data is None else _around(frame.raw, frame.data, payload, only.path)
-    return None if around is None else PlainFrameTemplate(around[0], around[1], only, frame.head, around[2])
+    return None if around is None else FrameTemplate(around[0], around[1], only, frame.head, around[2])
 
 
 def _around(

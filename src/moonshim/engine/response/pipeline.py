@@ -1,31 +1,33 @@
-"""Mends an answer and writes it in the client's dialect: payloads of the host in, payloads for the client out.
+"""Every response takes this path: decode > repair > write. Payloads of the host in, payloads for the client out.
 
-Where both sides speak the same dialect, a payload that says what the host's own said leaves
-as that came, and one that had to be changed keeps the host's other fields.
+    decoder.feed(payload) -> upstream events -> repairer of the choice -> events of the frame -> writer.write(frame)
+
+A frame leaves when nothing in it is undecided. Whoever wants to know what happened (the log of repairs, the assembled
+message) reads the events of a frame when it leaves.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar, assert_never
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.engine.assemble import Assembler
-from moonshim.engine.dialects.protocol import Dialect, Encoder, Template
+from moonshim.engine.dialects.protocol import Dialect, Encoder, Template, Writer
+from moonshim.engine.dialects.registry import dialect_named
+from moonshim.engine.frames import HostFrame, Part, Released
 from moonshim.engine.grammar.protocol import Notice
 from moonshim.engine.plan import Plan
-from moonshim.engine.repair.finish import resolve_finish
-from moonshim.engine.repair.frame_output import FrameOutput
+from moonshim.engine.repair.finish import STREAM_ENDED, resolve_finish
 from moonshim.engine.repair.repair_log import RepairLog
-from moonshim.engine.repair.repairer import ParsedText, ResponseRepairer
+from moonshim.engine.repair.repairer import ParsedText
 from moonshim.engine.response.choice import Choice
-from moonshim.engine.response.chunk_mender import HELD_FRAMES, HELD_LIMIT, Released
-from moonshim.engine.response.frame_matcher import FrameMatcher, HostFrame
+from moonshim.engine.response.writers import writer_for
 from moonshim.engine.upstream_events import (
     BlockEnded,
+    ChoiceSelected,
     FinishReported,
     OnlyText,
     ResponseStarted,
@@ -33,6 +35,7 @@ from moonshim.engine.upstream_events import (
     StreamEnded,
     TextDelta,
     ToolCallEnded,
+    UnknownFields,
     UnknownPayload,
     UpstreamEvent,
     UpstreamFailed,
@@ -52,389 +55,504 @@ from moonshim.engine.values.events import (
     Repaired,
     Started,
 )
-from moonshim.errors import InvalidInput
 
-__all__ = ["EventCollector", "ResponsePipeline"]
+__all__ = ["HELD_LIMIT", "ResponsePipeline"]
 
 Body: TypeAlias = dict[str, Any]
 Origin = TypeVar("Origin")
 _DETAIL_LENGTH: Final = 200
-
-
-class EventCollector:
-    """An encoder that writes nothing: it keeps the events, for an answer that goes out whole."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def feed(self, event: Event) -> list[Body]:
-        self.events.append(event)
-        return []
-
-    def template(self, index: int) -> Template | None:
-        return None
-
-
-class _Ending(Struct, Generic[Origin]):
-    event: Finished | Failed
-    frame: HostFrame[Origin]
+HELD_LIMIT: Final = 27
+"""Characters that frames may keep waiting: the longest marker less one."""
+_HELD_FRAMES: Final = 64
 
 
 class ResponsePipeline(Generic[Origin]):
-    """Takes the host's payloads with their origin (the bytes they came in, say), and tells what may leave, in order.
+    """Takes the host's payloads with their origin (the bytes they came in, say), and gives what may leave, in order.
 
-    What can be decided leaves at once. The ending waits until the host says that the stream
-    is over, since usage may come behind it; with `hold_empty` one behind reasoning alone waits
-    until somebody says that the input ended, or asks the host `start_retry`.
+    What can be decided leaves at once. With `hold_empty` the end of a response of nothing but
+    reasoning waits until the input ends, or `start_retry` says that the host was asked again.
     """
 
     def __init__(
         self, plan: Plan, *, collect: bool = True, encoder: Encoder | None = None, hold_empty: bool = False
     ) -> None:
-        if plan.client is None or plan.upstream is None:
-            raise InvalidInput("this plan was not made by prepare_request", field="plan")
-        self._plan, self._collect = plan, collect
-        self._upstream: Dialect = plan.upstream
-        self._encoder = encoder if encoder is not None else plan.client.encoder(plan.reply)
-        self._same_wire: Final = plan.client.name == plan.upstream.name and plan.client.has_event_names
-        self.same_dialect: Final = self._same_wire and encoder is None
-        """Whether frames can leave as they came: where payloads have a type to be known again by."""
+        self._plan, self._collect, self._hold_empty = plan, collect, hold_empty
+        self._upstream: Dialect = plan.upstream or dialect_named("openai_chat")
+        self._same_wire = plan.client is not None and plan.client is self._upstream and plan.client.has_event_names
         self.log = RepairLog()
+        self.writer: Writer[Origin] = writer_for(plan, self.log, encoder)
+        self._ends_with_reason, self._single = self.writer.ends_with_reason, self.writer.single
+        self._keeps_frames, self._ignored = self.writer.keeps_frames, self.writer.ignored
         self._stages = plan.stages() or None
-        self._assembler = Assembler() if self._stages is not None and collect else None
-        """Who hears what the stages made of the answer, which is what the client hears."""
-        self._matcher: FrameMatcher[Origin] | None = FrameMatcher() if self.same_dialect else None
-        self._hold_empty = hold_empty
+        self._staged = Assembler(plan.names) if self._stages is not None and collect else None
+        """Assembles what the stages made of the response, which is what the client gets."""
+        self._collects_choices = (collect and self._stages is None) or plan.options.assemble_tool_deltas
         self._earlier_message = Message("assistant")
         self._earlier_usage: Usage | None = None
-        """What answers before this one said and cost."""
+        """Content and usage of the responses before a retry."""
+        self._counts_blocks = hold_empty and not self._ends_with_reason
         self._blocks = self._first_block = 0
-        plain = self._stages is None and not hold_empty
-        self._write: Callable[[Event], list[Body]] = self._encoder.feed if plain else self._write_staged
         self._begin()
 
     def _begin(self) -> None:
-        """One answer of the host begins."""
-        self._decoder = self._upstream.decoder()
-        self._choice = Choice(0, self._plan, self.log, collect=self._collect and self._stages is None)
+        """One response of the host begins."""
+        self.decoder = self._upstream.decoder()
+        self._choices: dict[int, Choice] = {}
+        self._unwritten: dict[int, Choice] = {}
+        """Choices that the client's dialect has no place for: they are read for what is wrong with them."""
+        if not self._ends_with_reason:
+            self._choice(0)
         self._queue: deque[HostFrame[Origin]] = deque()
         self._held_size = 0
+        self._held_back: list[HostFrame[Origin]] = []
+        """The frames that end a response of nothing but reasoning."""
         self._usage: Usage | None = None
-        self._ending: _Ending[Origin] | None = None
-        self._held_ending: HostFrame[Origin] | None = None
-        """The frame whose ending is kept back."""
-        self._raw_reason: FinishReported | None = None
-        self._calls_before_reasoning: int | None = None
-        """How many calls there were when the thought began that is being told."""
-        self._current_call: int | None = None
-        """The call that the host is telling."""
+        self._ending: Finished | Failed | None = None
+        """How the response ends, where that is written last."""
+        self._error: Failed | None = None
+        """The last error that the host reported, or that it ended with."""
+        self._failed = False
+        """Whether an error has ended all choices."""
         self._started = False
-        """Whether the client knows already that the answer has begun."""
-        self._closed = False
-        self._sent_ending: Finished | Failed | None = None
+        """Whether the client knows already that the response has begun."""
+        self._stream_ended = False
+        """Whether the host said that the stream is over."""
+        self.closed = False
+        """Whether the ending has left, where that is written last."""
+        self.sent_ending: Finished | Failed | None = None
         self.saw_chunks = False
 
-    # -- what people ask for ---------------------------------------------------------
+    # -- the response so far ---------------------------------------------------------
 
     @property
     def usage(self) -> Body | None:
-        """The usage as the host told it."""
+        """The usage as the host reported it."""
         return self._usage.raw if self._usage is not None else None
 
     @property
     def normalized_usage(self) -> Usage | None:
-        """The usage in numbers that mean the same for every host; what was answered before counts."""
+        """The usage in numbers that mean the same for every host, with that of the responses before a retry."""
         return _add_usage(self._usage, self._earlier_usage)
 
     def message(self, index: int = 0) -> Message:
-        """What was said so far."""
-        if index:
-            return Message("assistant")
-        if self._assembler is not None:
-            return self._assembler.message
-        message = self._choice.message
-        return (
-            message
-            if not self._earlier_message.parts
-            else Message("assistant", self._earlier_message.parts + message.parts)
-        )
+        """What has left of a choice."""
+        if self._staged is not None:
+            return Message("assistant") if index else self._staged.message
+        choice = self._choices.get(index)
+        message = Message("assistant") if choice is None or not self._collect else choice.message
+        if index or not self._earlier_message.parts:
+            return message
+        return Message("assistant", self._earlier_message.parts + message.parts)
 
     def ending(self, index: int = 0) -> Finished | Failed | None:
-        """How the answer ended, once it has."""
-        if index != 0:
-            return None
-        return self._sent_ending or self._choice.repairer.ending
+        """How a choice ended, once it has."""
+        if index == 0 and self.sent_ending is not None:
+            return self.sent_ending
+        choice = self._choices.get(index)
+        return self._error if choice is None else choice.repairer.ending
 
     @property
     def reasoning_field(self) -> str | None:
-        """The field in which a Chat host tells its reasoning."""
-        return self._choice.reader.field
+        """The field in which a Chat host sends the reasoning of the first choice."""
+        choice = self._choices.get(0)
+        return None if choice is None else choice.reasoning_field
 
     @property
     def finished(self) -> bool:
-        """Whether the answer has ended well."""
-        return isinstance(self._choice.repairer.ending, Finished)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the answer has ended well, and all of it has left."""
-        return self._closed and isinstance(self._sent_ending, Finished)
+        """Whether every choice has ended well."""
+        return bool(self._choices) and all(
+            isinstance(choice.repairer.ending, Finished) for choice in self._choices.values()
+        )
 
     @property
     def complete(self) -> bool:
-        """Whether the host has said how its answer ends."""
-        return self._closed or self._held_ending is not None or self._raw_reason is not None
+        """Whether the host has said how every choice ends."""
+        if self.closed or self._failed or self._held_back:
+            return True
+        choices = self._choices.values()
+        return bool(choices) and all(one.finish is not None or one.repairer.ending is not None for one in choices)
 
     @property
     def only_reasoning(self) -> bool:
-        """Whether the answer has ended well, and said nothing but reasoning."""
-        repairer, reason = self._choice.repairer, self._raw_reason
-        if repairer.ending is not None or reason is None:
-            return self._choice.only_reasoning
-        # All that is not sure yet is that nothing comes behind the reason.
-        ending = resolve_finish(reason.reason, calls=False, cut_off=False, enforce=True)
+        """Whether the response has ended well, and contains nothing but reasoning."""
+        if len(self._choices) != 1:
+            return False
+        (choice,) = self._choices.values()
+        repairer, finish = choice.repairer, choice.finish
+        if repairer.ending is not None or finish is None:
+            return choice.only_reasoning
+        # The only thing that is not certain yet is that nothing follows the finish reason.
+        ending = resolve_finish(finish.reason, calls=False, cut_off=False, enforce=True)
         return isinstance(ending, Finished) and ending.reason == "stop" and repairer.is_idle and repairer.only_reasoning
 
     # -- what comes ------------------------------------------------------------------
 
-    def feed(self, payload: Body, origin: Origin) -> list[Released[Origin]]:
-        """A payload came."""
-        return self._handle(self._decoder.feed(payload), payload, origin)
+    def feed(self, payload: Body, origin: Origin | None) -> list[Released[Origin]]:
+        """A payload of the host."""
+        frame = HostFrame(origin, payload)
+        return self._enqueue(frame, over=self._take_all(self.decoder.feed(payload), frame))
 
     def feed_body(self, body: Body) -> list[Released[Origin]]:
-        """A whole response came."""
-        return self._handle(self._upstream.decode_response(body), body, None)
+        """A whole response, to be written as a stream."""
+        return self._add(self._upstream.decode_response(body), body)
+
+    def mend_body(self, body: Body) -> Body:
+        """A whole response, to be written as one."""
+        frame: HostFrame[Origin] = HostFrame(None, body)
+        self._take_all(self._upstream.decode_response(body), frame)
+        self._finish_choices(frame)
+        for part in frame.parts:
+            self._observe(part)
+        if not self._ends_with_reason:
+            frame.parts[0].events += self._close_events()
+        return self.writer.write_body(frame)
 
     def pass_through(self, origin: Origin) -> list[Released[Origin]]:
-        """Something that is no payload came (a comment): it ends the waiting, and passes."""
-        self._choice.repairer.release_all()
-        return [*self._release_ready(), Released(origin)]
+        """Something that has no payload (a comment). It keeps its place, and ends the waiting.
+
+        Hosts send comments while they have nothing to send: then no client should wait for the next word.
+        """
+        released = self.release_held()
+        self._queue.append(HostFrame(origin, None))
+        return released + self._release_ready()
 
     def done(self, origin: Origin | None) -> list[Released[Origin]]:
-        """The host said that the stream is over."""
-        return self._handle([*self._decoder.flush(), StreamEnded()], {}, origin)
+        """The host said that the stream is over, in a frame that leaves last if it has an `origin`."""
+        released = self._add([*self.decoder.flush(), StreamEnded()])
+        return released if origin is None else released + self.pass_through(origin)
 
     def end(self) -> list[Released[Origin]]:
         """The input ended."""
-        released = self._handle(self._decoder.flush(), {}, None)
         self._hold_empty = False
-        if self._held_ending is not None:
-            return released + self._close(self._held_ending)
-        if self._closed:
-            return released
-        frame = self._frame({}, None)
-        return released + self._conclude(frame) + self._close(frame)
+        frame: HostFrame[Origin] = HostFrame(None, None)
+        self._take_all(self.decoder.flush(), frame)
+        if not self._choices and self._error is None and not self._stream_ended:
+            self.log.add(Repaired("failed", STREAM_ENDED.code), 0)
+            self._error = frame.failed = STREAM_ENDED
+        elif not self.closed and not self._held_back:
+            self._finish_choices(frame)
+        self._queue.append(frame)
+        held, self._held_back = self._held_back, []
+        released = self.release_held()
+        if self._ends_with_reason:
+            return [one for frame_held in held for one in self.writer.write(frame_held)] + released
+        return released if self.closed else released + self._close(held[0] if held else frame)
 
     def fail(self, failed: Failed) -> list[Released[Origin]]:
-        """The host is gone: open blocks are closed, and the error is the last payload."""
-        if self._closed:
+        """The host is gone: what was held back leaves, and the error is the last payload."""
+        if self.closed:
             return []
         self.log.add(Repaired("failed", failed.code), 0)
-        return self._handle([*self._decoder.flush(), UpstreamFailed(failed)], {}, None)
+        return self._add([*self.decoder.flush(), UpstreamFailed(failed)])
 
     def start_retry(self) -> list[Released[Origin]]:
-        """Another answer of the host follows in the same answer to the client. What there was of the first leaves."""
-        released = self._handle(self._decoder.flush(), {}, None)
-        if self._held_ending is None:
-            released += self._conclude(self._frame({}, None))
+        """The host was asked again: its next response continues this one, all of which leaves but the ending."""
+        frame: HostFrame[Origin] = HostFrame(None, None)
+        self._take_all(self.decoder.flush(), frame)
+        if not self._held_back:
+            self._finish_choices(frame)
+        self._queue.append(frame)
+        released = self.release_held()
         self._earlier_message, self._earlier_usage = self.message(), self.normalized_usage
+        released += self.writer.write_without_ending(self._held_back)
         self._first_block = self._blocks
-        if self._matcher is not None:
-            self._matcher = FrameMatcher(shifted=True)
         self._begin()
         self._started = True
         return released
 
-    # -- the fast path: payloads whose text was read before they were parsed ---------------
+    # -- the fast path: payloads whose text was read before they were parsed -------------
 
-    @property
-    def repairer(self) -> ResponseRepairer:
-        """The answer that is being told."""
-        return self._choice.repairer
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether all that was said has left, so that the next text may be read on the fast path."""
-        if self._stages is not None or self._queue or (self._matcher is not None and not self._matcher.is_idle):
-            return False
-        return self._choice.repairer.is_idle and self._choice.carry.is_empty
-
-    @property
-    def passes(self) -> bool:
-        """Whether a payload that needs nothing leaves as it came."""
-        return self._matcher is not None and not self._matcher.rewrites_deltas
-
-    def only_text(self, payload: Body) -> OnlyText | None:
-        """Where the text stands, if it is all that the payload said which came last, and that its like would say."""
-        return self._decoder.only_text(payload)
+    def idle_choice(self) -> Choice | None:
+        """The only choice, if everything has left, so that its next text may take the fast path."""
+        if self._stages is not None or self._queue or len(self._choices) != 1 or not self.writer.is_idle:
+            return None
+        choice = self._choices.get(0)
+        if choice is None or choice.carry.carried or self._held_back or not choice.repairer.is_idle:
+            return None
+        return choice
 
     def template(self, block: int) -> Template | None:
-        """How the next piece of this block is told."""
-        return self._encoder.template(self._first_block + block)
+        """How the next piece of this block is written."""
+        return self.writer.template(self._first_block + block)
 
     def write_delta(self, block: int, text: str) -> list[Released[Origin]]:
         """A piece of a block that was read on the fast path, and whose block has no template."""
-        payloads = self._write(BlockDelta(block, text))
-        return [Released(None, payloads)] if payloads else []
+        frame: HostFrame[Origin] = HostFrame(None, None)
+        frame.parts = [Part(numbers=self._choices[0].repairer.numbers)]
+        frame.parts[0].events.append(BlockDelta(self._first_block + block, text))
+        return self.writer.write(frame)
 
     def resume(
         self, only: OnlyText, text: str, parsed: ParsedText | str, payload: Body, origin: Origin | None
     ) -> list[Released[Origin]]:
         """Continue with a payload whose text the fast path has read, and could not handle: `parsed` is the result."""
-        frame = self._frame(payload, origin)
+        frame, choice = HostFrame(origin, payload), self._choices[0]
+        part = self._part(frame, choice)
+        event: UpstreamEvent
         if isinstance(parsed, ParsedText):
             assert only.channel is not None
-            frame.size = len(text)
-            self._choice.repairer.feed_text(only.channel, text, frame.output, parsed)
+            event, frame.size = TextDelta(only.channel, text), len(text)
+            choice.repairer.feed_text(only.channel, text, part, parsed)
         else:
-            self._choice.repairer.feed_call(CallPiece(only.index, arguments=text), frame.output, parsed)
+            event = CallPiece(only.index, arguments=text)
+            choice.repairer.feed_call(event, part, parsed)
+        frame.read = part.read = [event]
         return self._enqueue(frame, over=False)
 
-    # -- one payload -----------------------------------------------------------------
-
-    def _conclude(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
-        """Nothing more comes of this answer: all of it leaves but the ending."""
-        if self._ending is None and self._choice.repairer.ending is None:
-            self._flush_halves(frame)
-            if self._raw_reason is not None:
-                self._choice.repairer.finish(self._raw_reason.reason, frame.output)
-            else:
-                self._choice.repairer.break_off(frame.output)
-        self._queue.append(frame)
-        self._choice.repairer.release_all()
-        return self._release_ready()
-
-    def _frame(self, payload: Body, origin: Origin | None) -> HostFrame[Origin]:
-        return HostFrame(origin, payload, FrameOutput(self._choice.observe))
-
-    def _handle(
-        self, upstream_events: list[UpstreamEvent], payload: Body, origin: Origin | None
-    ) -> list[Released[Origin]]:
-        frame = self._frame(payload, origin)
-        over = False
-        for one in upstream_events:
-            over = self._take(one, frame) or over
-        return self._enqueue(frame, over)
-
-    def _enqueue(self, frame: HostFrame[Origin], over: bool) -> list[Released[Origin]]:
-        if frame.size and frame.output.waiting:
-            frame.size = max(frame.size, frame.output.size)
+    def adopt(self, only: OnlyText, text: str, share: int, payload: Body, origin: Origin) -> None:
+        """Queue a frame that the fast path has read, and whose last characters, `share` of them, are undecided."""
+        choice = self._choices[0]
+        frame: HostFrame[Origin] = HostFrame(origin, payload)
+        part = self._part(frame, choice)
+        event: UpstreamEvent = CallPiece(only.index, arguments=text)
+        if only.channel is not None:
+            event = TextDelta(only.channel, text)
+        if only.channel is not None or self._ends_with_reason:
+            frame.size = len(text)
+        frame.read = part.read = [event]
+        choice.repairer.adopt(only.channel, text[: len(text) - share], share, part)
         self._queue.append(frame)
         self._held_size += frame.size
-        released = [] if over else self._release_ready()
-        if over or (self._queue and self._waits_too_long()):
-            self._choice.repairer.release_all()
-            released += self._release_ready()
-        if self._stages is not None and self._stages.failure is not None and not self._closed:
-            failure = self._stages.failure
-            self._ending, over = _Ending(Failed(failure.code, str(failure), retryable=False), frame), True
-        return released + self._close(frame) if over else released
 
-    def _waits_too_long(self) -> bool:
-        """Only a frame that may leave as it came is worth waiting for."""
-        return not self.same_dialect or self._held_size > HELD_LIMIT or len(self._queue) > HELD_FRAMES
+    # -- decode > repair -------------------------------------------------------------
 
-    def _take(self, upstream_event: UpstreamEvent, frame: HostFrame[Origin]) -> bool:
-        """What the host says goes to the answer, with this frame's output; whether the stream is over."""
-        repairer, output = self._choice.repairer, frame.output
-        if self._closed or self._held_ending is not None:
-            if self._stages is None or self._stages.failure is None:  # else it is not the host who goes on too long
+    def _choice(self, index: int) -> Choice:
+        """The choice with this index; one that cannot be written is read for what is wrong with it."""
+        written = index == 0 or not self._single
+        choices = self._choices if written else self._unwritten
+        choice = choices.get(index)
+        if choice is None:
+            choice = choices[index] = Choice(index, self._plan, collect=written and self._collects_choices)
+            if not written:
+                self.log.add(Repaired("not_said", "the client's dialect has only one choice"), index)
+        return choice
+
+    @staticmethod
+    def _part(frame: HostFrame[Origin], choice: Choice) -> Part:
+        """A new part of the frame."""
+        part = Part(index=choice.index, numbers=choice.repairer.numbers)
+        frame.parts.append(part)
+        return part
+
+    def _all_parts(self, frame: HostFrame[Origin], choices: Iterable[Choice]) -> list[tuple[Choice, Part]]:
+        """These choices with their parts of the frame, which the host did not send, or which is a whole response."""
+        known = {part.index: part for part in frame.parts}
+        return [(choice, known.get(choice.index) or self._part(frame, choice)) for choice in choices]
+
+    def _add(self, events: list[UpstreamEvent], payload: Body | None = None) -> list[Released[Origin]]:
+        """What was read, in a frame that cannot leave as it came."""
+        frame: HostFrame[Origin] = HostFrame(None, payload)
+        return self._enqueue(frame, over=self._take_all(events, frame))
+
+    def _take_all(self, events: list[UpstreamEvent], frame: HostFrame[Origin]) -> bool:
+        """Repair what was read, into the frame; whether the stream is over."""
+        frame.read = events
+        choice: Choice | None = None
+        part: Part | None = None
+        if self._single:
+            choice = self._choices[0]
+            part = self._part(frame, choice)
+        over = False
+        for event in events:
+            if type(event) is ChoiceSelected:
+                choice = self._choice(event.index)
+                if not self._single:
+                    part = Part(index=event.index, numbers=choice.repairer.numbers)
+                    frame.parts.append(part)
+                elif event.index:
+                    part = self._part(frame, choice)
+                else:
+                    part = frame.parts[0]
+                continue
+            if choice is None and type(event) is TextDelta:
+                choice = self._choice(0)
+                part = Part(numbers=choice.repairer.numbers)
+                frame.parts.append(part)
+            if part is not None:
+                part.read.append(event)
+            over = self._take(event, choice, part, frame) or over
+        if self._unwritten:
+            self._report_unwritten(frame)
+        return over
+
+    def _report_unwritten(self, frame: HostFrame[Origin]) -> None:
+        """Choices that cannot be written: only what was wrong with them is of use."""
+        for part in frame.parts[1:]:
+            for event in part.events:
+                if isinstance(event, Repaired):
+                    self.log.add(event, part.index)
+        del frame.parts[1:]
+
+    def _take(self, event: UpstreamEvent, choice: Choice | None, part: Part | None, frame: HostFrame[Origin]) -> bool:
+        """Repair one thing that the host sent, into its part of the frame; whether the stream is over."""
+        if self.closed or (self._held_back and not self._ends_with_reason):
+            if self._stages is None or self._stages.failure is None:  # else it is not the host that goes on too long
                 self.log.add(Repaired("after_done", str(frame.payload)[:_DETAIL_LENGTH]), 0)
             return False
-        match upstream_event:
-            case ResponseStarted():
+        if choice is not None and part is not None:
+            return self._take_part(event, choice, part, frame)
+        match event:
+            case ResponseStarted(usage=usage):
                 self.saw_chunks = True
-                self._count(upstream_event.usage)
-                if not self._started:
-                    output.put(
-                        Started(upstream_event.id, upstream_event.model, upstream_event.created, upstream_event.usage)
-                    )
+                self._count(usage)
+            case UsageReported(usage=usage):
+                self._count(usage)
+            case Notice(rule=rule, detail=detail):
+                if rule not in self._ignored:
+                    self.log.add(Repaired(rule, detail), 0)
+            case UnknownPayload():
+                self._pass_unknown(event, frame)
+            case UpstreamFailed(failed=failed, choice=index):
+                return self._fail_choices(failed, index, frame)
+            case StreamEnded():
+                self._finish_choices(frame, over=True)
+                return True
+            case _:
+                raise AssertionError(f"{event} belongs to a choice")
+        return False
+
+    def _take_part(self, event: UpstreamEvent, choice: Choice, part: Part, frame: HostFrame[Origin]) -> bool:
+        repairer = choice.repairer
+        match event:
             case TextDelta(channel=channel, text=text):
                 self.saw_chunks = True
                 if channel == "text":
-                    self._calls_before_reasoning = None
-                elif self._calls_before_reasoning is None:
-                    self._calls_before_reasoning = repairer.calls
+                    choice.calls_before_reasoning = None
+                elif choice.calls_before_reasoning is None:
+                    choice.calls_before_reasoning = repairer.calls
                 frame.size += len(text)
-                text = self._choice.carry.join(channel, text, output)
+                if choice.carry.carried or not text.isascii():
+                    text = choice.carry.join(channel, text, part)
                 if text:
-                    repairer.feed_text(channel, text, output)
+                    repairer.feed_text(channel, text, part)
             case CallPiece():
                 self.saw_chunks = True
-                self._calls_before_reasoning = None
-                if upstream_event.index != self._current_call:
-                    # Its arguments may be whole: then it is over, and clients need not wait for the end to run it.
-                    if self._current_call is not None:
-                        repairer.close_call(self._current_call, output, explicit=False)
-                    self._current_call = upstream_event.index
-                joined = self._choice.carry.join(("arguments", upstream_event.index), upstream_event.arguments, output)
-                repairer.feed_call(
-                    upstream_event if joined is upstream_event.arguments else replace(upstream_event, arguments=joined),
-                    output,
-                )
-            case BlockEnded():
-                self._calls_before_reasoning = None
-                repairer.pause(output)
-            case ToolCallEnded(index=index):
-                repairer.close_call(index, output)
-            case SignatureReported():
-                self._sign(upstream_event, output)
-            case UsageReported(usage=usage):
-                self._count(usage)
+                self._take_call(event, choice, part, frame)
             case FinishReported():
                 self.saw_chunks = True
-                # What comes behind it still belongs to the answer, so that is judged when the stream is over.
-                self._raw_reason = self._raw_reason or upstream_event
-            case UpstreamFailed(failed=failed):
-                repairer.abandon(failed, output)
-                self._ending = _Ending(failed, frame)
-                return True
-            case StreamEnded():
-                self._flush_halves(frame)
-                if repairer.ending is None:
-                    self._over(frame)
-                return True
+                # Where the ending is written last, what follows the reason still belongs to the response.
+                choice.finish = choice.finish or event
+                if self._ends_with_reason or choice.index:
+                    self._flush_halves(choice, part)
+                    repairer.finish(event.reason, part)
+                    if self._plan.options.assemble_tool_deltas:
+                        part.summary = choice.tool_calls
+            case SignatureReported():
+                self._sign(event, choice, part)
+            case BlockEnded():
+                choice.calls_before_reasoning = None
+                repairer.pause(part)
+            case ToolCallEnded(index=index):
+                if not self._ends_with_reason:
+                    repairer.close_call(index, part)
+            case ResponseStarted():
+                self.saw_chunks = True
+                self._count(event.usage)
+                if not self._started and not self._ends_with_reason:
+                    part.events.append(Started(event.id, event.model, event.created, event.usage))
+            case UsageReported(usage=usage):
+                self._count(usage)
             case Notice(rule=rule, detail=detail):
-                output.put(Repaired(rule, detail))
-            case UnknownPayload(payload=payload, known=known):
-                frame.passes = frame.passes or self.same_dialect
-                if not known:
-                    self.log.add(
-                        Repaired("not_said" if not self.same_dialect else "not_a_chunk", str(payload)[:_DETAIL_LENGTH]),
-                        0,
-                    )
+                if rule not in self._ignored:
+                    part.events.append(Repaired(rule, detail))
+            case UnknownFields(fields=fields):
+                if not self._keeps_frames:
+                    for name, value in fields.items():
+                        part.events.append(Repaired("not_said", f"{name}: {value}"[:_DETAIL_LENGTH]))
+            case UnknownPayload():
+                self._pass_unknown(event, frame)
                 if self._same_wire:
-                    output.put(Opaque(payload))
+                    part.events.append(Opaque(event.payload))
+            case UpstreamFailed(failed=failed, choice=index):
+                return self._fail_choices(failed, index, frame)
+            case StreamEnded():
+                self._finish_choices(frame, over=True)
+                return True
+            case ChoiceSelected():
+                raise AssertionError("selected before")
             case _:
-                assert_never(upstream_event)
+                assert_never(event)
         return False
 
-    def _sign(self, signed: SignatureReported, output: FrameOutput) -> None:
-        """A signature says that a thought is as the host wrote it. One that had a call in it no longer is."""
-        repairer = self._choice.repairer
+    def _take_call(self, piece: CallPiece, choice: Choice, part: Part, frame: HostFrame[Origin]) -> None:
+        repairer = choice.repairer
+        choice.calls_before_reasoning = None
+        if self._ends_with_reason and repairer.watch is not None:
+            part.ids = part.ids or []
+            if piece.odd != "function_call":
+                part.ids.append(repairer.watch.feed(piece, part))
+            return
+        if not self._ends_with_reason and piece.index != choice.current_call:
+            # Its arguments may be whole: then it is over, and clients need not wait for the end to run it.
+            if choice.current_call is not None:
+                repairer.close_call(choice.current_call, part, explicit=False)
+            choice.current_call = piece.index
+        if self._ends_with_reason:
+            frame.size += len(piece.arguments)
+        if choice.carry.carried or not piece.arguments.isascii():
+            joined = choice.carry.join(("arguments", piece.index), piece.arguments, part)
+            piece = replace(piece, arguments=joined)
+        repairer.feed_call(piece, part)
+
+    def _pass_unknown(self, unknown: UnknownPayload, frame: HostFrame[Origin]) -> None:
+        """A payload that the decoder cannot read: a client of the same dialect may."""
+        frame.passes = frame.passes or self._keeps_frames
+        if not unknown.known:
+            detail = unknown.detail or str(unknown.payload)[:_DETAIL_LENGTH]
+            self.log.add(Repaired("not_a_chunk", detail), 0)
+
+    def _sign(self, signed: SignatureReported, choice: Choice, part: Part) -> None:
+        """A signature says that reasoning is as the host wrote it. Reasoning that had a call in it no longer is."""
+        repairer = choice.repairer
         if signed.field is not None:
-            self._choice.reader.field = signed.field
+            choice.reasoning_field = choice.reasoning_field or signed.field
         if signed.field == "reasoning_content":
             if not signed.signature and not signed.details:
-                return  # what everybody expects needs no word
+                return  # the usual field needs no mention
             signed = replace(signed, field=None)
-        if signed.signature and not signed.details and self._calls_before_reasoning not in (None, repairer.calls):
-            output.put(Repaired("signature_dropped", "a call was taken out of the thought that it signs"))
+        if signed.signature and not signed.details and choice.calls_before_reasoning not in (None, repairer.calls):
+            part.events.append(Repaired("signature_dropped", "a call was taken out of the reasoning that it signs"))
         else:
-            repairer.sign(signed, output)
+            repairer.sign(signed, part)
 
-    def _over(self, frame: HostFrame[Origin]) -> None:
-        """The stream is over. If nobody said why: an answer is an answer, silence is not."""
-        if self._raw_reason is not None or self.saw_chunks:
-            reason = self._raw_reason.reason if self._raw_reason is not None else None
-            self._choice.repairer.finish(reason, frame.output)
-        else:
-            self._choice.repairer.break_off(frame.output)
+    def _flush_halves(self, choice: Choice, part: Part) -> None:
+        if choice.carry.carried:
+            for channel, rest in choice.carry.flush(part):
+                if channel in ("text", "reasoning"):
+                    choice.repairer.feed_text(channel, rest, part)
 
-    def _flush_halves(self, frame: HostFrame[Origin]) -> None:
-        for channel, rest in self._choice.carry.flush(frame.output):
-            if channel in ("text", "reasoning"):
-                self._choice.repairer.feed_text(channel, rest, frame.output)
+    def _finish_choices(self, frame: HostFrame[Origin], *, over: bool = False) -> None:
+        """No more comes of any choice. `over`: the host said so, and then one without a finish reason has ended too."""
+        self._stream_ended = self._stream_ended or over
+        for choice, part in self._all_parts(frame, [*self._choices.values(), *self._unwritten.values()]):
+            repairer = choice.repairer
+            self._flush_halves(choice, part)
+            if repairer.ending is not None:
+                if self._ends_with_reason:
+                    repairer.drain_late(part)
+            elif choice.finish is not None or (over and self.saw_chunks):
+                repairer.finish(choice.finish.reason if choice.finish is not None else None, part)
+            else:
+                repairer.break_off(part)
+            if self._plan.options.assemble_tool_deltas and self._ends_with_reason:
+                part.summary = choice.tool_calls
+        if self._unwritten:
+            self._report_unwritten(frame)
+
+    def _fail_choices(self, failed: Failed, index: int | None, frame: HostFrame[Origin]) -> bool:
+        """The host reported an error, of all choices or of one; whether the stream is over."""
+        if not self._ends_with_reason:
+            self._choices[0].repairer.abandon(failed, frame.parts[0])
+            self._ending = failed
+            return True
+        self._error = frame.failed = failed
+        failing = [*self._choices.values()] if index is None else [*filter(None, [self._choices.get(index)])]
+        for choice, part in self._all_parts(frame, failing):
+            self._flush_halves(choice, part)
+            choice.repairer.abandon(failed, part)
+        # The frames of other choices go on waiting.
+        self._failed = self._failed or index is None
+        return index is None
 
     def _count(self, usage: Usage | None) -> None:
         """A later count takes the place of an earlier one, number by number."""
@@ -450,89 +568,150 @@ class ResponsePipeline(Generic[Origin]):
         }
         self._usage = Usage(**numbers, raw=known.raw | usage.raw)
 
-    # -- what leaves -----------------------------------------------------------------
+    # -- write -----------------------------------------------------------------------
+
+    def _enqueue(self, frame: HostFrame[Origin], *, over: bool) -> list[Released[Origin]]:
+        brings_call = False
+        for part in frame.parts:
+            if part.waiting:
+                # What came before it, and leaves with it, waits with it.
+                if frame.size or self._ends_with_reason:
+                    frame.size = max(frame.size, sum(one.size for one in frame.parts))
+                # A call from markers cannot leave as it came, so there is nothing to wait for.
+                brings_call = any(
+                    isinstance(event, BlockOpened) and event.is_from_markers
+                    for one in frame.parts
+                    for event in one.events
+                )
+                break
+        self._queue.append(frame)
+        self._held_size += frame.size
+        released = [] if over else self._release_ready()
+        if over or brings_call or (self._queue and self._waits_too_long()):
+            released += self.release_held()
+        if self._stages is not None and self._stages.failure is not None and not self.closed:
+            failure = self._stages.failure
+            self._ending, over = Failed(failure.code, str(failure), retryable=False), True
+        return released + self._close(frame) if over and not self._ends_with_reason else released
+
+    def _waits_too_long(self) -> bool:
+        """Only a frame that may leave as it came is worth waiting for."""
+        if not self._keeps_frames or len(self._queue) > _HELD_FRAMES:
+            return True
+        if self._held_size <= HELD_LIMIT:
+            return False
+        awaited = {part.index for frame in self._queue for part in frame.parts if part.waiting}
+        named = sum(self._choices[index].repairer.named_held_size for index in awaited)
+        return self._held_size - named > HELD_LIMIT
+
+    def release_held(self) -> list[Released[Origin]]:
+        """Frames wait no longer: they leave with what is decided, the rest goes out with a later one."""
+        for index in {part.index for frame in self._queue for part in frame.parts if part.waiting}:
+            self._choices[index].repairer.release_all()
+        return self._release_ready()
 
     def _release_ready(self) -> list[Released[Origin]]:
-        released = []
-        while self._queue and not self._queue[0].output.waiting:
-            frame = self._queue.popleft()
+        released: list[Released[Origin]] = []
+        while self._queue:
+            frame = self._queue[0]
+            for part in frame.parts:
+                if part.waiting:
+                    return released
+            self._queue.popleft()
             self._held_size -= frame.size
             released += self._release(frame)
         return released
 
     def _release(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
-        events = frame.output.events
-        if len(events) == 1 and type(events[0]) is BlockDelta:
-            return self._match_frame(self._write(events[0]), frame)
-        payloads: list[Body] = []
-        events = _join_deltas(events) if self.same_dialect else events
-        failed = self._ending is not None and isinstance(self._ending.event, Failed)
-        failed = failed or any(isinstance(event, Failed) for event in events)
+        for part in frame.parts:
+            self._observe(part)
+        if not self._ends_with_reason or not self._hold_empty:
+            return self.writer.write(frame)
+        if not self.only_reasoning:
+            held, self._held_back = self._held_back, []
+            return [released for one in (*held, frame) for released in self.writer.write(one)]
+        ends = any(isinstance(event, Finished) for part in frame.parts for event in part.events)
+        if not self._held_back and not ends:
+            return self.writer.write(frame)
+        self._held_back.append(frame)
+        return []
+
+    def _observe(self, part: Part) -> None:
+        """The events of a frame that leaves: repairs are logged, the rest is assembled and written."""
+        events, repaired = part.events, False
         for event in events:
-            if isinstance(event, (Finished, Failed)):
-                self._ending = _Ending(event, frame)
-            elif failed and isinstance(event, BlockClosed):
-                # Nobody said that it is whole, only that there is no more: clients must not run it.
-                payloads += self._write(replace(event, complete=False))
-            elif self._stages is not None or not isinstance(event, Repaired):
-                payloads += self._write(event)
-        return self._match_frame(payloads, frame)
-
-    def _write_staged(self, event: Event) -> list[Body]:
-        """The payloads that tell what the stages made of an event; blocks are numbered on from answer to answer."""
-        if isinstance(event, BlockOpened):
-            self._blocks += 1
-        if self._first_block and isinstance(event, (BlockOpened, BlockDelta, BlockSigned, BlockClosed)):
-            event = replace(event, index=self._first_block + event.index)
+            if type(event) is Repaired:
+                repaired = True
+                self.log.add(event, part.index)
+        if repaired and self._stages is None:
+            events = part.events = [event for event in events if type(event) is not Repaired]
+        if not self._ends_with_reason:
+            events = part.events = self._without_ending(events)
+        if self._stages is not None or self._counts_blocks:
+            part.events = self._stage(events)
         if self._stages is None:
-            return self._encoder.feed(event)
-        payloads: list[Body] = []
-        for staged in self._stages.feed(event):
-            self._observe_staged(staged, event)
-            payloads += self._encoder.feed(staged)
-        return payloads
+            assembler = self._choices[part.index].assembler
+            if assembler is not None:
+                assembler.extend(events)
 
-    def _observe_staged(self, staged: Event, event: Event) -> None:
-        """What goes out is what was said, and how it ended."""
-        if isinstance(staged, Repaired):
-            if staged is not event:
-                self.log.add(staged, 0)
-        elif isinstance(staged, (Finished, Failed)):
-            self._sent_ending = staged
-        elif self._assembler is not None:
-            if isinstance(staged, BlockOpened) and staged.name is not None:
-                staged = replace(staged, name=self._plan.names.get(staged.name, staged.name))
-            self._assembler.feed(staged)
+    def _without_ending(self, events: list[Event]) -> list[Event]:
+        """The events but the ending, which is written last; calls that it cuts off are not complete."""
+        failed = isinstance(self._ending, Failed)
+        if not failed and not (events and isinstance(events[-1], (Finished, Failed))):
+            return events
+        if events and isinstance(events[-1], (Finished, Failed)):
+            *events, ending = events
+            assert isinstance(ending, (Finished, Failed))
+            self._ending, failed = ending, failed or isinstance(ending, Failed)
+        # Nothing says that such a call is whole, only that there is no more of it: clients must not run it.
+        return [replace(one, complete=False) if failed and isinstance(one, BlockClosed) else one for one in events]
+
+    def _stage(self, events: list[Event]) -> list[Event]:
+        """What the stages make of events; blocks are numbered on from response to response."""
+        staged: list[Event] = []
+        for event in events:
+            if isinstance(event, BlockOpened):
+                self._blocks += 1
+            if self._first_block and isinstance(event, (BlockOpened, BlockDelta, BlockSigned, BlockClosed)):
+                event = replace(event, index=self._first_block + event.index)
+            for one in self._stages.feed(event) if self._stages is not None else (event,):
+                if isinstance(one, Repaired):
+                    if one is not event:
+                        self.log.add(one, 0)
+                    continue
+                if isinstance(one, (Finished, Failed)):
+                    self.sent_ending = one
+                elif self._staged is not None:
+                    self._staged.feed(one)
+                staged.append(one)
+        return staged
 
     def _close(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
-        """The ending goes out; nothing comes after it."""
-        ending = self._ending
-        if self._hold_empty and ending is not None and isinstance(ending.event, Finished) and self.only_reasoning:
-            self._held_ending = frame
+        """The ending leaves; nothing comes after it."""
+        if self._hold_empty and isinstance(self._ending, Finished) and self.only_reasoning:
+            self._held_back = [frame]
             return []
-        self._closed, self._held_ending = True, None
+        return self.writer.write_ending(frame, self._close_events()) if not self.closed else []
+
+    def _close_events(self) -> list[Event]:
+        self.closed, self._held_back = True, []
+        ending = self._ending
         if ending is None:
             return []
-        event = ending.event
-        if isinstance(event, Finished):
-            reported = self._raw_reason
-            event = replace(
-                event,
-                raw_reason=reported.raw if reported is not None else None,
-                stop_sequence=reported.stop_sequence if reported is not None else None,
+        if isinstance(ending, Finished):
+            finish = self._choices[0].finish
+            ending = replace(
+                ending,
+                raw_reason=finish.raw if finish is not None else None,
+                stop_sequence=finish.stop_sequence if finish is not None else None,
                 usage=self.normalized_usage,
             )
-        self._sent_ending = event
-        return self._match_frame(self._write(event), frame)
-
-    def _match_frame(self, payloads: list[Body], frame: HostFrame[Origin]) -> list[Released[Origin]]:
-        if self._matcher is None:
-            return [Released(None, payloads)] if payloads else []
-        return self._matcher.match(payloads, frame, over=self._closed)
+        self.sent_ending = ending
+        return self._stage([ending])
 
 
 def _add_usage(usage: Usage | None, spent: Usage | None) -> Usage | None:
-    """What an answer cost, with the tokens of one before it that nobody could use."""
+    """The usage of a response, with the tokens of an earlier one that nobody could use."""
     if usage is None or spent is None:
         return usage or spent
     total = {
@@ -541,15 +720,3 @@ def _add_usage(usage: Usage | None, spent: Usage | None) -> Usage | None:
         if getattr(usage, name) is not None
     }
     return replace(usage, **total)
-
-
-def _join_deltas(events: list[Event]) -> list[Event]:
-    """What was said in one frame, and became sure in two steps, is still said in one."""
-    out: list[Event] = []
-    for event in events:
-        last = out[-1] if out else None
-        if isinstance(event, BlockDelta) and isinstance(last, BlockDelta) and event.index == last.index:
-            out[-1] = BlockDelta(event.index, last.text + event.text)
-        else:
-            out.append(event)
-    return out

@@ -13,8 +13,8 @@ from moonshim.engine.hosts.errors.classify import read_problem
 from moonshim.engine.plan import Plan
 from moonshim.engine.repair.finish import STREAM_ENDED
 from moonshim.engine.response.body import Mended, mend_response
-from moonshim.engine.response.pipeline import EventCollector
 from moonshim.engine.response.stream import Framing, Mender
+from moonshim.engine.response.writers import EventCollector
 from moonshim.engine.stages import TransformerFailed
 from moonshim.engine.values.conversation import Message, Usage
 from moonshim.engine.values.events import Failed, Finished, Repaired

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, Unpack
 
 from msgspec.structs import replace
 
 from moonshim.compat import FormerName, renamed_arguments
-from moonshim.engine.dialects.openai_chat.continuation import Continuation, without_ending
-from moonshim.engine.dialects.openai_chat.decode import error_in
 from moonshim.engine.dialects.protocol import Dialect, Encoder
 from moonshim.engine.dialects.registry import dialect_named
-from moonshim.engine.plan import Plan, Tools, plan_for
-from moonshim.engine.response.chunk_mender import ChunkMender, Released
-from moonshim.engine.response.fast_path import FastPath, TranslatingFastPath
+from moonshim.engine.frames import Released
+from moonshim.engine.plan import PlanArguments, plan_for
+from moonshim.engine.response.fast_path import FastPath
 from moonshim.engine.response.frame_templates import Renamer
 from moonshim.engine.response.pipeline import ResponsePipeline
 from moonshim.engine.values.conversation import Message, Usage
 from moonshim.engine.values.events import Failed, Finished, Repaired, failure_from
-from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.engine.wire.ndjson import NdjsonFramer, render_ndjson
 from moonshim.engine.wire.sse import MAX_EVENT_BYTES, Frame, SseFramer, event_line, render_sse
@@ -37,9 +33,10 @@ _DONE: Final = b"[DONE]"
 class Mender:
     """Mends one stream while it flows. One object for each response.
 
-    With the `plan` of `prepare_request` the answer comes from the host's dialect and leaves
+    With the `plan` of `prepare_request` the response comes in the host's dialect and leaves
     in the client's, under the name of the model that the client asked for; an event of more
-    than `limit` bytes ends it with an error. Without a plan, both sides speak Chat.
+    than `limit` bytes ends it with an error. Without a plan, both sides speak Chat, and the request is
+    described by `model` and, where known, `tools`, `tool_choice`, `history` and `options`.
 
     A frame that needs nothing leaves byte for byte as it came; one that needs a repair
     keeps all its other fields. What can be decided goes out at once. With `hold_empty` the
@@ -54,51 +51,46 @@ class Mender:
     def __init__(
         self,
         *,
-        plan: Plan | None = None,
-        model: str | None = None,
-        tools: Tools | None = None,
-        tool_choice: Any = None,
-        history: Iterable[Mapping[str, Any] | Message] | None = None,
-        options: KimiOptions | None = None,
         framing: Framing = "sse",
         collect: bool = True,
         output_format: Framing | None = None,
         encoder: Encoder | None = None,
         hold_empty: bool = False,
         limit: int = MAX_EVENT_BYTES,
+        fast_path: bool = True,
+        **request: Unpack[PlanArguments],
     ) -> None:
-        """`output_format`: the framing of the output. `encoder`: writes the response, where it is translated."""
+        """`output_format`: the framing of the output. `encoder`: writes the response, where it is translated.
+
+        Without the `fast_path` every frame is parsed. The output is the same, and costs more.
+        """
         for name, value in (("framing", framing), ("output_format", output_format or framing)):
             if value not in _FRAMINGS:
                 raise InvalidInput(f"{name} must be 'sse' or 'ndjson', not {value!r}", field=name)
-        plan = plan_for(plan=plan, model=model, tools=tools, tool_choice=tool_choice, history=history, options=options)
-        self._plan, self._collect, self._input_format, self._limit = plan, collect, framing, limit
-        self._client: Dialect | None = plan.client if plan.translates or encoder is not None else None
+        plan = plan_for(**request)
+        self._plan, self._input_format, self._limit = plan, framing, limit
+        self._client: Dialect = plan.client or dialect_named("openai_chat")
+        self._upstream: Dialect = plan.upstream or self._client
         # Nobody reads other dialects than Chat as NDJSON.
-        chat = self._client is None or self._client.done is not None
-        self._output_format: Framing = (output_format or framing) if chat else "sse"
+        self._output_format: Framing = (output_format or framing) if self._client.done is not None else "sse"
         self._render_frame = render_sse if self._output_format == "sse" else render_ndjson
         self._hold_empty = hold_empty
-        self._held: list[Released[Frame]] = []
-        """What is kept back behind an answer of only reasoning."""
         self._pending = b""
         self._over = False
         self.problem: Problem | None = None
-        """Why the answer was broken off, if it was, by `fail` or for its size: nothing comes after that."""
-        self._chunks: ChunkMender[Frame] | ResponsePipeline[Frame]
-        self._fast_path: FastPath | TranslatingFastPath | None = None
+        """Why the response was broken off, if it was, by `fail` or for its size: nothing comes after that."""
+        self._pipeline: ResponsePipeline[Frame] = ResponsePipeline(
+            plan, collect=collect, encoder=encoder, hold_empty=hold_empty
+        )
+        self._patches_chat = self._pipeline.writer.ends_with_reason
+        """Whether chunks of Chat leave as they came, with all that is between them."""
+        self._model = plan.reply.model
         self._renamer: Renamer | None = None
-        self._continuation: Continuation | None = None
-        if self._client is not None:
-            self._chunks = ResponsePipeline(plan, collect=collect, encoder=encoder, hold_empty=hold_empty)
-            has_event_names = self._client.has_event_names
-            self._fast_path = TranslatingFastPath(self._chunks, self._render_frame, has_event_names=has_event_names)
-        else:
-            self._chunks = ChunkMender(plan, collect=collect)
-            if plan.client is not None:
-                self._renamer = Renamer(plan.reply.model, self._render_frame)
-            if self._output_format == framing:
-                self._fast_path = FastPath(self._chunks, self._render_frame)
+        if self._patches_chat and plan.client is not None:
+            self._renamer = Renamer(plan.reply.model, self._render_frame)
+        self._fast_path: FastPath | None = None
+        if fast_path and (not self._patches_chat or self._output_format == framing):
+            self._fast_path = FastPath(self._pipeline, self._render_frame, has_event_names=self._client.has_event_names)
         self._begin()
 
     def _begin(self) -> None:
@@ -124,14 +116,14 @@ class Mender:
             and self._framer.idle
             and len(data) <= self._limit
         ):
-            taken = fast_path.take(template, data)  # type: ignore[arg-type]
+            taken = fast_path.take(template, data)
             if type(taken) is bytes:
                 return taken
             if taken is not None:
                 out = bytearray()
                 self._send(taken, out)  # type: ignore[arg-type]
                 return bytes(out)
-        data = _as_bytes(data)
+        data = data if type(data) is bytes else _as_bytes(data)
         if self.problem is not None:
             return b""
         out = self._out() if self._pending else bytearray()
@@ -144,7 +136,7 @@ class Mender:
                 fast_path.settle(is_idle=not self._done and self.problem is None)
         return bytes(out)
 
-    def _take_fast(self, fast_path: FastPath | TranslatingFastPath, frame: Frame, out: bytearray) -> bool:
+    def _take_fast(self, fast_path: FastPath, frame: Frame, out: bytearray) -> bool:
         """A frame that did not come alone, or not in one piece: whether nothing more is to be done with it."""
         template, raw = fast_path.template, frame.raw
         if (
@@ -154,7 +146,7 @@ class Mender:
             or not raw.endswith(template.tail)
         ):
             return False
-        taken = fast_path.take(template, raw)  # type: ignore[arg-type]
+        taken = fast_path.take(template, raw)
         if type(taken) is bytes:
             out += taken
         elif taken is not None:
@@ -163,10 +155,10 @@ class Mender:
 
     def feed_body(self, body: dict[str, Any]) -> bytes:
         """A whole response came, of a host that does not stream; the bytes of the stream that tells it."""
-        if not isinstance(self._chunks, ResponsePipeline):
+        if self._patches_chat:
             raise InvalidInput("a whole response becomes a stream only with an encoder", field="encoder")
         out = self._out()
-        self._send(self._chunks.feed_body(body), out)
+        self._send(self._pipeline.feed_body(body), out)
         return bytes(out)
 
     def flush(self) -> bytes:
@@ -187,7 +179,7 @@ class Mender:
         out = self._out()
         if self.problem is None and not self._over:
             self._take_rest(out)
-            if self._chunks.complete:
+            if self._pipeline.complete:
                 self._end(out)
             else:
                 self._break_off(problem, out)
@@ -203,68 +195,60 @@ class Mender:
             raise InvalidInput("only an answer of nothing but reasoning can be followed by another", field="hold_empty")
         out = self._out()
         self._take_rest(out)
-        if isinstance(self._chunks, ResponsePipeline):
-            self._send(self._chunks.start_retry(), out)
-            assert isinstance(self._fast_path, TranslatingFastPath)
+        self._send(self._pipeline.start_retry(), out)
+        if self._fast_path is not None:
             self._fast_path.restart()
-        else:
-            held, self._held = self._held, []
-            for chunk in (one for released in held for one in _chunks_of(released)):
-                if (said := without_ending(chunk)) is not None:
-                    out += self._render_frame(encode(said))
-            self._continuation, self._fast_path = self._chunks.continuation(), None
-            self._chunks = ChunkMender(self._plan, collect=self._collect, after=self._chunks)
         self._pending = bytes(out)
         self._begin()
 
     @property
     def only_reasoning(self) -> bool:
         """Whether the answer has ended well, and said nothing but reasoning."""
-        return self._chunks.only_reasoning
+        return self._pipeline.only_reasoning
 
     @property
     def complete(self) -> bool:
         """Whether the host has said how its answer ends; what may still come is its usage."""
-        return self._chunks.complete
+        return self._pipeline.complete
 
     @property
     def repairs(self) -> list[Repaired]:
         """What was put right, in order: the first few hundred."""
-        return list(self._chunks.log.repairs)
+        return list(self._pipeline.log.repairs)
 
     @property
     def repair_counts(self) -> dict[str, int]:
         """How often each rule acted, all of them counted."""
-        return dict(self._chunks.log.counts)
+        return dict(self._pipeline.log.counts)
 
     @property
     def message(self) -> Message:
         """The assembled answer so far (of the first choice); empty with `collect=False`."""
-        return self._chunks.message(0)
+        return self._pipeline.message(0)
 
     def message_of(self, choice: int) -> Message:
         """The assembled answer of another choice (`n > 1`)."""
-        return self._chunks.message(choice)
+        return self._pipeline.message(choice)
 
     @property
     def ending(self) -> Finished | Failed | None:
         """How the first choice ended, once it has."""
-        return self._chunks.ending(0)
+        return self._pipeline.ending(0)
 
     @property
     def reasoning_field(self) -> str | None:
         """The field in which a Chat host tells its reasoning: where it wants it back. None: none yet, or in copies."""
-        return self._chunks.reasoning_field
+        return self._pipeline.reasoning_field
 
     @property
     def usage(self) -> dict[str, Any] | None:
         """The usage as the host told it."""
-        return self._chunks.usage
+        return self._pipeline.usage
 
     @property
     def normalized_usage(self) -> Usage | None:
         """The usage in numbers that mean the same for every host."""
-        return self._chunks.normalized_usage
+        return self._pipeline.normalized_usage
 
     counted: ClassVar[FormerName] = FormerName("normalized_usage")
     again: ClassVar[FormerName] = FormerName("start_retry")
@@ -289,28 +273,23 @@ class Mender:
             self._fast_path.settle(is_idle=False)
 
     def _end(self, out: bytearray) -> None:
-        self._hold_empty = False
-        if isinstance(self._chunks, ResponsePipeline):
-            self._send(self._chunks.end(), out)
-        else:
-            self._send([], out)
-            # What is no chunk may be something that both sides understand, unless we know better.
-            silent = not self._passed or self._plan.client is not None
-            if not self._done and (self._chunks.saw_chunks or silent):
-                self._send(self._chunks.end(), out)
-                if self._output_format == "sse" and self._chunks.finished:
-                    if self._input_format == "sse":
-                        self._chunks.log.add(Repaired("missing_done", "[DONE]"), 0)
-                    out += render_sse(_DONE)
+        # What is no chunk may be something that both sides understand, unless we know better.
+        if self._patches_chat and self._plan.client is None and self._passed and not self._pipeline.saw_chunks:
+            return
+        self._send(self._pipeline.end(), out)
+        if not self._done and self._pipeline.finished and self._upstream.done is not None:
+            if self._input_format == "sse":
+                self._pipeline.log.add(Repaired("missing_done", "[DONE]"), 0)
+            if self._patches_chat and self._output_format == "sse":
+                out += render_sse(_DONE)
         self._done = True
 
     def _break_off(self, problem: Problem, out: bytearray) -> None:
-        self.problem, self._hold_empty = problem, False
-        client = self._plan.client or dialect_named("openai_chat")
-        error_body = client.render_problem(problem)
-        released = self._chunks.fail(replace(failure_from(problem), message=error_body["error"]["message"]))
-        if released and released[-1].chunks:
-            _fill_error(problem, error_body, released[-1].chunks[-1])
+        self.problem = problem
+        error_body = self._client.render_problem(problem)
+        released = self._pipeline.fail(replace(failure_from(problem), message=error_body["error"]["message"]))
+        if released and released[-1].payloads:
+            _fill_error(problem, error_body, released[-1].payloads[-1])
         self._send(released, out)
 
     def _is_half(self, frame: Frame) -> bool:
@@ -321,7 +300,7 @@ class Mender:
         half_done = beginning != _DONE and _DONE.startswith(beginning)
         if not half_done and (not beginning.startswith(b"{") or decode_object(frame.data) is not None):
             return False
-        self._chunks.log.add(Repaired("cut_off_frame", frame.data.decode("utf-8", "replace")), 0)
+        self._pipeline.log.add(Repaired("cut_off_frame", frame.data.decode("utf-8", "replace")), 0)
         return True
 
     # -- one frame -------------------------------------------------------------------
@@ -332,10 +311,10 @@ class Mender:
         if frame.fault is not None:
             if frame.fault not in self._faults:
                 self._faults.add(frame.fault)
-                self._chunks.log.add(Repaired("framing", frame.fault), 0)
+                self._pipeline.log.add(Repaired("framing", frame.fault), 0)
             if frame.fault == "oversized" and self._plan.client is not None:
                 # Half of an event is nothing, and behind the end of an answer it would be nothing, too.
-                if not self._chunks.complete:
+                if not self._pipeline.complete:
                     self._break_off(_too_large(self._limit), out)
                 return
         if frame.head and self._plan.client is not None:
@@ -343,22 +322,31 @@ class Mender:
         data = frame.data
         if self._done and data is not None and "after_done" not in self._faults:
             self._faults.add("after_done")
-            self._chunks.log.add(Repaired("after_done", data[:200].decode("utf-8", "replace")), 0)
-        if isinstance(self._chunks, ResponsePipeline):
-            self._translate(self._chunks, frame, out)
-        elif data is None or self._done:
-            # A named event without data is one that OpenAI's clients read, and fail on; a comment is none.
-            readable = data is not None or self._plan.client is None or not frame.raw.strip() or frame.raw[:1] == b":"
-            if self._output_format == self._input_format and readable and (data is None or data.strip() != _DONE):
-                self._send(self._chunks.pass_through(frame), out)
+            self._pipeline.log.add(Repaired("after_done", data[:200].decode("utf-8", "replace")), 0)
+        if data is None or (self._done and self._patches_chat):
+            self._pass_through(frame, out)
         elif data.strip() == _DONE:
-            if data != _DONE or self._output_format != self._input_format:
-                frame = Frame(self._render_frame(_DONE, frame.head), _DONE, frame.head)
-            # Lines of JSON need no such word.
-            self._send(self._chunks.done(frame if self._output_format in ("sse", self._input_format) else None), out)
+            origin = None
+            if self._patches_chat and self._output_format in ("sse", self._input_format):
+                # Lines of JSON need no such word.
+                same = data == _DONE and self._output_format == self._input_format
+                origin = frame if same else Frame(self._render_frame(_DONE, frame.head), _DONE, frame.head)
+            self._send(self._pipeline.done(origin), out)
             self._done = True
         else:
-            self._patch(self._chunks, frame, data, out)
+            self._take_payload(frame, data, out)
+
+    def _pass_through(self, frame: Frame, out: bytearray) -> None:
+        """A comment means the same in every dialect: that the host is still there."""
+        data = frame.data
+        if self._patches_chat:
+            # A named event without data is one that OpenAI's clients read, and fail on; a comment is none.
+            readable = data is not None or self._plan.client is None or not frame.raw.strip() or frame.raw[:1] == b":"
+            passes = self._output_format == self._input_format and readable and (data is None or data.strip() != _DONE)
+        else:
+            passes = frame.raw.startswith(b":") and self._output_format == "sse"
+        if passes:
+            self._send(self._pipeline.pass_through(frame), out)
 
     def _without_id(self, frame: Frame) -> Frame:
         """The frame without `id:` lines: the openai package fails on any comment after one."""
@@ -368,71 +356,54 @@ class Mender:
             return frame
         if "id" not in self._faults:
             self._faults.add("id")
-            self._chunks.log.add(Repaired("framing", "id"), 0)
+            self._pipeline.log.add(Repaired("framing", "id"), 0)
         head = b"".join(kept)
         if frame.data is None:
             return Frame(head + b"\n" if head else b"", None, head, frame.fault)
         return Frame(render_sse(frame.data, head), frame.data, head, frame.fault)
 
-    def _patch(self, chunks: ChunkMender[Frame], frame: Frame, data: bytes, out: bytearray) -> None:
-        sent = frame
-        if self._output_format != self._input_format:
-            # Between the tokens of JSON a line feed is white space.
-            sent = Frame(self._render_frame(data.replace(b"\n", b" ")), data)
-        chunk: dict[str, Any] | None = decode_object(data)
+    def _take_payload(self, frame: Frame, data: bytes, out: bytearray) -> None:
+        payload: dict[str, Any] | None = decode_object(data)
         self._passed += 1
-        if chunk is None:
-            chunks.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
-            if self._plan.client is None:
-                self._send(chunks.pass_through(sent), out)
+        if payload is None:
+            self._pipeline.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
+            if self._patches_chat and self._plan.client is None:
+                self._send(self._pipeline.pass_through(self._reframed(frame, data)), out)
             # Else there is a client, which would fail on it, and would not even see the error that may follow.
             return
-        if self._plan.client is not None and "choices" not in chunk and (error := error_in(chunk)) is chunk:
-            # The shapes of older servers: OpenAI's clients raise only what stands under `error`.
-            chunk, sent = {"error": error}, Frame(self._render_frame(encode({"error": error})), data)
-        if self._continuation is not None:
-            chunk = self._continuation.joined(chunk)
-            if chunk is None:
-                return
-            data = encode(chunk)
-            sent = Frame(self._render_frame(data, frame.head), data, frame.head)
-        elif self._renamer is not None:
-            sent = self._renamer.rename(sent, chunk)
-        self._send(chunks.feed(chunk, sent), out)
-        if isinstance(self._fast_path, FastPath):
-            self._fast_path.learn(frame, chunk, sent)
+        sent = frame
+        if self._patches_chat:
+            if self._output_format != self._input_format:
+                sent = self._reframed(frame, data)
+            if self._renamer is not None and payload.get("model", self._model) != self._model:
+                sent = self._renamer.rename(sent, payload)
+        elif frame.head or self._pipeline.writer.keeps_frames:
+            payload, frame = self._with_type(frame, payload)
+            sent = frame
+        released = self._pipeline.feed(payload, sent)
+        if self._fast_path is not None:
+            self._fast_path.learn(frame, payload, sent)
+        self._send(released, out)
 
-    def _translate(self, pipeline: ResponsePipeline[Frame], frame: Frame, out: bytearray) -> None:
-        data = frame.data
-        if data is None:
-            # A comment means the same in every dialect: that somebody is still there.
-            if frame.raw.startswith(b":") and self._output_format == "sse":
-                self._send(pipeline.pass_through(frame), out)
-            return
-        if data.strip() == _DONE:
-            self._send(pipeline.done(None), out)
-            self._done = True
-            return
-        payload = decode_object(data)
-        if payload is None:
-            pipeline.log.add(Repaired("not_json", data[:200].decode("utf-8", "replace")), 0)
-            return
+    def _reframed(self, frame: Frame, data: bytes) -> Frame:
+        """The frame in the framing of the output."""
+        if self._output_format == self._input_format:
+            return frame
+        # Between the tokens of JSON a line feed is white space.
+        return Frame(self._render_frame(data.replace(b"\n", b" ")), data)
+
+    def _with_type(self, frame: Frame, payload: dict[str, Any]) -> tuple[dict[str, Any], Frame]:
+        """A payload with the type that its event is named after, and its frame with both."""
         found = _EVENT.search(frame.head) if frame.head else None
         event = found[1] if found is not None else None
         if event is not None and "type" not in payload:
             payload = {"type": event.decode("utf-8", "replace"), **payload}
             event = None
-        if pipeline.same_dialect:
+        if self._pipeline.writer.keeps_frames:
             line = event_line(payload.get("type"))
-            frame = (
-                frame
-                if event is not None and line == b"event: %b\n" % event
-                else self._with_event_name(frame, payload, line)
-            )
-        released = pipeline.feed(payload, frame)
-        if isinstance(self._fast_path, TranslatingFastPath):
-            self._fast_path.learn(frame, payload)
-        self._send(released, out)
+            if event is None or line != b"event: %b\n" % event:
+                frame = self._with_event_name(frame, payload, line)
+        return payload, frame
 
     def _with_event_name(self, frame: Frame, payload: dict[str, Any], head: bytes) -> Frame:
         """The frame with its event's name and type, should it leave as it came: clients of Messages go by both."""
@@ -442,41 +413,25 @@ class Mender:
             return frame
 
     def _send(self, released: list[Released[Frame]], out: bytearray) -> None:
-        if self._hold_empty and isinstance(self._chunks, ChunkMender):
-            released = self._hold_ending(released, self._chunks)
-        elif self._held:
-            released, self._held = [*self._held, *released], []
         for one in released:
-            if one.chunks is None:
+            if one.payloads is None:
                 if one.origin is not None:
                     out += one.origin.raw
                 continue
             head = one.origin.head if one.origin is not None else b""
-            for chunk in one.chunks:
-                if self._client is not None and self._client.has_event_names:
-                    head = event_line(chunk.get("type"))
+            for payload in one.payloads:
+                if self._client.has_event_names:
+                    head = event_line(payload.get("type"))
                 try:
-                    out += self._render_frame(encode(chunk), head)
+                    out += self._render_frame(encode(payload), head)
                 except RecursionError:
                     # Nested too deep to write again: as it came is the best there is.
                     out += one.origin.raw if one.origin is not None else b""
                 head = b""
-        if isinstance(self._chunks, ResponsePipeline) and self._chunks.is_over and not self._ended:
+        if self._pipeline.closed and not self._ended and isinstance(self._pipeline.sent_ending, Finished):
             self._ended = True
-            if self._client is not None and self._client.done is not None and self._output_format == "sse":
+            if self._client.done is not None and self._output_format == "sse":
                 out += render_sse(self._client.done)
-
-    def _hold_ending(self, released: list[Released[Frame]], chunks: ChunkMender[Frame]) -> list[Released[Frame]]:
-        """What need not wait: all, or, of an answer that was only reasoning, what is before its ending."""
-        if not chunks.only_reasoning:
-            released, self._held = [*self._held, *released], []
-            return released
-        first = 0
-        if not self._held:
-            ends = (place for place, one in enumerate(released) if any(map(_has_finish, _chunks_of(one))))
-            first = next(ends, len(released))
-        self._held += released[first:]
-        return released[:first]
 
 
 def _fill_error(problem: Problem, error_body: dict[str, Any], last: dict[str, Any]) -> None:
@@ -490,20 +445,6 @@ def _fill_error(problem: Problem, error_body: dict[str, Any], last: dict[str, An
     last |= error_body | {"error": error | {"status": problem.status}}
     if problem.code is not None:
         last["error"].setdefault("code", problem.code)
-
-
-def _chunks_of(released: Released[Frame]) -> list[dict[str, Any]]:
-    """The chunks that leave, read again if they leave as they came."""
-    if released.chunks is not None:
-        return released.chunks
-    data = released.origin.data if released.origin is not None else None
-    chunk = decode_object(data) if data is not None else None
-    return [] if chunk is None else [chunk]
-
-
-def _has_finish(chunk: dict[str, Any]) -> bool:
-    choices = chunk.get("choices")
-    return isinstance(choices, list) and any(isinstance(one, dict) and one.get("finish_reason") for one in choices)
 
 
 def _too_large(limit: int) -> Problem:

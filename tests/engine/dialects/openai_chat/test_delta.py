@@ -1,4 +1,4 @@
-"""What a Chat delta tells: reasoning in whichever field, content, and entries of tool calls in whatever shape."""
+"""Content and the entries of tool calls in a Chat delta, in whatever shape; and the only text of a chunk."""
 
 from __future__ import annotations
 
@@ -6,89 +6,24 @@ from typing import Any
 
 import pytest
 
-from moonshim.engine.dialects.openai_chat.delta import (
-    DeltaText,
-    read_pieces,
-    read_speech,
-    reasoning_fields,
-    write_reasoning,
-)
+from moonshim.engine.dialects.openai_chat.delta import read_content, read_pieces, write_piece
 from moonshim.engine.values.events import CallPiece
 
 
-def details(*texts: str) -> list[dict[str, Any]]:
-    return [{"type": "reasoning.text", "text": text} for text in texts]
-
-
-SPEECH: dict[str, tuple[dict[str, Any], DeltaText]] = {
-    "nothing": ({}, DeltaText()),
-    "content": ({"role": "assistant", "content": "Hi"}, DeltaText(content="Hi")),
-    "empty and null fields": ({"content": None, "reasoning": "", "reasoning_details": []}, DeltaText()),
-    "reasoning_content": ({"reasoning_content": "Hm"}, DeltaText("Hm")),
-    "reasoning": ({"reasoning": "Hm"}, DeltaText("Hm")),
-    "reasoning_details": ({"reasoning_details": details("H", "m")}, DeltaText("Hm")),
-    "reasoning and content": ({"reasoning": "Hm", "content": "Hi"}, DeltaText("Hm", "Hi")),
-    "equal copies count once": (
-        {"reasoning_content": "Hm", "reasoning": "Hm", "reasoning_details": details("Hm")},
-        DeltaText("Hm"),
-    ),
-    "of unequal copies reasoning_content wins": (
-        {"reasoning": "other", "reasoning_content": "Hm"},
-        DeltaText("Hm", "", (("reasoning", "other"),)),
-    ),
-    "two that do not agree": (
-        {"reasoning_content": "a", "reasoning": "b", "reasoning_details": details("c")},
-        DeltaText("a", "", (("reasoning", "b"), ("reasoning_details", "c"))),
-    ),
-    "details without text": ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}, 7]}, DeltaText()),
-    "fields of another type": ({"content": [{"type": "text"}], "reasoning": 7, "reasoning_details": "x"}, DeltaText()),
-}
-
-
-@pytest.mark.parametrize("case", SPEECH)
-def test_what_a_delta_says(case: str) -> None:
-    delta, said = SPEECH[case]
-    assert read_speech(delta) == said
-
-
-def test_the_fields_in_which_a_delta_tells_its_reasoning() -> None:
-    assert reasoning_fields({"reasoning": "a", "reasoning_content": "a", "reasoning_details": []}) == (
-        "reasoning_content",
-        "reasoning",
-    )
-    assert reasoning_fields({"content": "a"}) == ()
-
-
 @pytest.mark.parametrize(
-    ("delta", "text", "written"),
+    ("content", "text"),
     [
-        ({"reasoning": "old"}, "new", {"reasoning": "new"}),
-        ({"reasoning": "old", "reasoning_content": "old"}, "new", {"reasoning": "new", "reasoning_content": "new"}),
-        ({"reasoning_details": details("o", "ld")}, "new", {"reasoning_details": details("new", "")}),
-        ({"reasoning": "old"}, "", {}),
-        ({"content": "x"}, "new", {"reasoning_content": "new"}),
-        ({"content": "x"}, "", {}),
+        ("Hi", "Hi"),
+        (None, ""),
+        (7, ""),
+        ({"text": "a"}, ""),
+        ([], ""),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "ab"),
+        ([{"type": "image_url"}, "a", {"text": "b"}, 7, {"text": 7}], "ab"),
     ],
 )
-def test_every_copy_of_the_reasoning_gets_the_same_text(
-    delta: dict[str, Any], text: str, written: dict[str, Any]
-) -> None:
-    assert write_reasoning(delta, text, ("reasoning_content",), first=True) == written
-
-
-def test_reasoning_goes_where_this_host_tells_it() -> None:
-    written = write_reasoning({}, "new", ("reasoning", "reasoning_details"), first=True)
-    assert written == {"reasoning": "new", "reasoning_details": details("new")}
-
-
-def test_what_is_said_again_of_details_is_the_text_alone_and_the_rest_goes_once() -> None:
-    secret = {"type": "reasoning.encrypted", "data": "x"}
-    delta = {"reasoning_details": [secret, {"type": "reasoning.text", "text": "old", "signature": "s"}]}
-    first = write_reasoning(delta, "one", (), first=True)
-    again = write_reasoning(delta, "two", (), first=False)
-    assert first == {"reasoning_details": [secret, {"type": "reasoning.text", "text": "one", "signature": "s"}]}
-    assert [one.get("text") for one in again["reasoning_details"]] == ["two"]
-    assert read_speech(first).reasoning + read_speech(again).reasoning == "onetwo"
+def test_content_is_a_string_or_the_text_of_its_parts(content: Any, text: str) -> None:
+    assert read_content(content) == text
 
 
 def entry(**fields: Any) -> dict[str, Any]:
@@ -136,6 +71,20 @@ PIECES: dict[str, tuple[Any, list[CallPiece]]] = {
 
 
 @pytest.mark.parametrize("case", PIECES)
-def test_what_the_entries_of_tool_calls_tell(case: str) -> None:
+def test_what_the_entries_of_tool_calls_contain(case: str) -> None:
     entries, pieces = PIECES[case]
     assert read_pieces(entries) == pieces
+
+
+@pytest.mark.parametrize("case", PIECES)
+def test_an_entry_that_is_written_is_read_as_the_same_piece(case: str) -> None:
+    _, pieces = PIECES[case]
+    for piece in pieces:
+        (again,) = read_pieces([write_piece(piece)])
+        assert (again.id, again.name, again.arguments, again.extras) == (
+            piece.id,
+            piece.name,
+            piece.arguments,
+            piece.extras,
+        )
+        assert again.index == piece.index

@@ -1,4 +1,4 @@
-"""Usage is kept once, at the top of a chunk, and no later chunk resets it."""
+"""Usage is reported once, at the top of a chunk, and no later chunk resets it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from moonshim.engine.dialects.openai_chat.usage import UsageKeeper
-from moonshim.engine.repair.repair_log import RepairLog
+from moonshim import KimiOptions, Mender, mend_chunks
+from moonshim.engine.dialects.openai_chat.usage import ChatUsageReader
+from moonshim.engine.grammar.protocol import Notice
+from moonshim.engine.upstream_events import UpstreamEvent, UsageReported
+from tests.support.streams import sse
 
-TOLD = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+COUNTED = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 MORE = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
 ZERO = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
@@ -24,48 +27,67 @@ def inner(usage: Any) -> dict[str, Any]:
 
 PLAIN: dict[str, Any] = {"choices": [{"index": 0, "delta": {"content": "a"}}]}
 
-# chunks; what each carries at its top; the usage in the end; the rules told
-KEPT: dict[str, tuple[list[dict[str, Any]], list[Any], Any, list[str]]] = {
-    "none": ([PLAIN, {"choices": None}, {}], [None, None, None], None, []),
-    "at the top": ([PLAIN, top(TOLD)], [None, TOLD], TOLD, []),
-    "null until it is known": ([top(None), top(TOLD)], [None, TOLD], TOLD, []),
-    "growing from chunk to chunk": ([top(TOLD), top(MORE)], [TOLD, MORE], MORE, []),
-    "inside a choice": ([inner(TOLD)], [TOLD], TOLD, ["usage_moved"]),
-    "inside a choice, then at the top": (
-        [inner(TOLD), top(TOLD)],
-        [TOLD, None],
-        TOLD,
-        ["usage_moved", "usage_repeated"],
+# chunks; for each the usage that it reports, and the rule
+READ: dict[str, tuple[list[dict[str, Any]], list[tuple[Any, str | None]]]] = {
+    "none": ([PLAIN, {"choices": None}, {}], [(None, None)] * 3),
+    "at the top": ([PLAIN, top(COUNTED)], [(None, None), (COUNTED, None)]),
+    "null until it is known": ([top(None), top(COUNTED)], [(None, None), (COUNTED, None)]),
+    "growing from chunk to chunk": ([top(COUNTED), top(MORE)], [(COUNTED, None), (MORE, None)]),
+    "in a choice": ([inner(COUNTED)], [(COUNTED, "usage_moved")]),
+    "null in a choice": ([inner(None)], [(None, None)]),
+    "in a choice, then at the top": (
+        [inner(COUNTED), top(COUNTED)],
+        [(COUNTED, "usage_moved"), (None, "usage_repeated")],
     ),
-    "the same twice": ([top(TOLD), top(TOLD)], [TOLD, None], TOLD, ["usage_repeated"]),
-    "reset to zeros": ([top(TOLD), top(ZERO)], [TOLD, None], TOLD, ["usage_repeated"]),
-    "reset to an empty object": ([top(TOLD), top({})], [TOLD, None], TOLD, ["usage_repeated"]),
-    "reset to null": ([top(TOLD), top(None)], [TOLD, None], TOLD, []),
-    "choices that are none": ([{"choices": [7]}, {"choices": "x", "usage": TOLD}], [None, TOLD], TOLD, []),
+    "the same twice": ([top(COUNTED), top(COUNTED)], [(COUNTED, None), (None, "usage_repeated")]),
+    "reset to zeros": ([top(COUNTED), top(ZERO)], [(COUNTED, None), (None, "usage_repeated")]),
+    "reset to an empty object": ([top(COUNTED), top({})], [(COUNTED, None), (None, "usage_repeated")]),
+    "reset to null": ([top(COUNTED), top(None)], [(COUNTED, None), (None, None)]),
+    "choices without a usage": (
+        [{"choices": [7]}, {"choices": "x", "usage": COUNTED}],
+        [(None, None), (COUNTED, None)],
+    ),
 }
 
 
-@pytest.mark.parametrize("case", KEPT)
-def test_usage_is_kept_once_where_a_client_looks_for_it(case: str) -> None:
-    chunks, carried, usage, rules = KEPT[case]
-    keeper, log = UsageKeeper(enabled=True), RepairLog()
-    assert [keeper.read(chunk, log)[0] for chunk in chunks] == carried
-    assert keeper.usage == usage
-    assert [repair.rule for repair in log.repairs] == rules
+def summarized(events: list[UpstreamEvent]) -> tuple[Any, str | None]:
+    usages = [one.usage.raw for one in events if isinstance(one, UsageReported)]
+    rules = [one.rule for one in events if isinstance(one, Notice)]
+    assert len(usages) + len(rules) == len(events)
+    return next(iter(usages), None), next(iter(rules), None)
+
+
+@pytest.mark.parametrize("case", READ)
+def test_what_a_chunk_reports(case: str) -> None:
+    chunks, expected = READ[case]
+    reader = ChatUsageReader()
+    assert [summarized(reader.read(one)) for one in chunks] == expected
+
+
+@pytest.mark.parametrize("case", READ)
+def test_usage_leaves_once_where_a_client_looks_for_it(case: str) -> None:
+    chunks, expected = READ[case]
+    sent = [one.get("usage") for one in mend_chunks(chunks, model="kimi-k2.5")]
+    assert [usage for usage in sent if usage] == [usage for usage, _ in expected if usage]
+    mender = Mender(model="kimi-k2.5")
+    mender.feed(sse(chunks))
+    assert mender.usage == next((usage for usage, _ in reversed(expected) if usage), None)
+    rules = [repair.rule for repair in mender.repairs if repair.rule.startswith("usage_")]
+    assert rules == [rule for _, rule in expected if rule]
 
 
 @pytest.mark.parametrize(
     ("chunk", "changed"),
-    [(PLAIN, False), (top(TOLD), False), (top(None), False), (inner(TOLD), True), (inner(None), False)],
+    [(PLAIN, False), (top(COUNTED), False), (top(None), False), (inner(COUNTED), True)],
 )
 def test_only_usage_in_the_wrong_place_is_a_change(chunk: dict[str, Any], changed: bool) -> None:
-    assert UsageKeeper(enabled=True).read(chunk, RepairLog())[1] is changed
+    assert (next(iter(mend_chunks([chunk], model="kimi-k2.5"))) is not chunk) is changed
 
 
-@pytest.mark.parametrize("chunk", [top(TOLD), inner(TOLD)])
+@pytest.mark.parametrize("chunk", [top(COUNTED), inner(COUNTED)])
 def test_where_deltas_are_not_repaired_usage_is_only_read(chunk: dict[str, Any]) -> None:
-    keeper, log = UsageKeeper(enabled=False), RepairLog()
-    for _ in range(2):
-        assert keeper.read(chunk, log) == (chunk.get("usage"), False)
-    assert keeper.usage == TOLD
-    assert log.repairs == []
+    mender = Mender(model="kimi-k2.5", options=KimiOptions.mending(repair_deltas=False))
+    frame = sse([chunk], done=False)
+    assert mender.feed(frame) + mender.feed(frame) == frame + frame
+    assert mender.usage == COUNTED
+    assert mender.repairs == []

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from moonshim import mend_response
-from moonshim.engine.dialects.openai_chat.decode import read_usage
+from moonshim.engine.dialects.openai_chat.usage import ChatUsageReader
 from moonshim.engine.response.reply import Form, form_of, read_reply
 from moonshim.engine.values.conversation import Message, Reasoning, Text, ToolCall, Usage
 from moonshim.engine.values.events import Failed, Finished
@@ -93,7 +93,9 @@ def test_a_whole_answer_is_what_a_client_puts_together_from_the_stream(
             assert heard.done
             assert (heard[0].content, heard[0].calls, heard[0].finish) == (one[0].content, one[0].calls, one[0].finish)
             assert heard[0].reasoning == one[0].reasoning
-            assert [read_usage({"usage": usage}) for usage in heard.usages] == [read_usage(body)]
+            assert [ChatUsageReader().read({"usage": usage}) for usage in heard.usages] == [
+                ChatUsageReader().read(body)
+            ]
         case "anthropic":
             events = payloads(stream)
             started = [event["content_block"] for event in events if event["type"] == "content_block_start"]

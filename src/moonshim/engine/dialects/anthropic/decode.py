@@ -65,6 +65,8 @@ class _Block:
 class MessagesDecoder:
     """Reads the events of one stream. Never raises: what cannot be read is `UnknownPayload`."""
 
+    reads_alike: Final = False
+
     def __init__(self) -> None:
         self._usage = UsageReader()
         self._blocks: dict[int, _Block] = {}

@@ -15,6 +15,7 @@ from moonshim.engine.dialects.anthropic.extras import (
     holds_unknown,
 )
 from moonshim.engine.dialects.anthropic.messages import parse_messages, render_messages
+from moonshim.engine.dialects.anthropic.patch import MessagesPatchWriter
 from moonshim.engine.dialects.anthropic.request import drop_unsupported, parse_request, render_request
 from moonshim.engine.dialects.protocol import Dialect
 
@@ -36,6 +37,7 @@ ANTHROPIC: Final = Dialect(
     decoder=MessagesDecoder,
     decode_response=decode_response,
     encoder=MessagesEncoder,
+    patch_writer=MessagesPatchWriter,
     encode_response=encode_response,
     render_problem=render_problem,
     has_event_names=True,

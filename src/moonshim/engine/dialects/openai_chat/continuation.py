@@ -1,11 +1,11 @@
-"""The chunks of a second answer -> more of the first one, for a client that must not notice that there are two."""
+"""The chunks of a second response -> more of the first one, for a client that must not notice that there are two."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moonshim.engine.dialects.openai_chat.patch import says_nothing
+from moonshim.engine.dialects.openai_chat.chunk import is_empty_chunk
 
 __all__ = ["Continuation", "without_ending"]
 
@@ -14,7 +14,7 @@ _SPENT: Final = ("completion_tokens", "total_tokens")
 
 
 class Continuation:
-    """Under the first answer's name, without a second role, and with its tokens counted on."""
+    """Under the first response's name, without a second role, and with its tokens added."""
 
     def __init__(self, chunk: Mapping[str, Any], usage: Mapping[str, Any] | None) -> None:
         self._identity = {key: chunk[key] for key in _IDENTITY if key in chunk}
@@ -27,14 +27,14 @@ class Continuation:
         if isinstance(usage, dict) and _number(usage, "completion_tokens"):
             out["usage"] = usage | {key: _number(usage, key) + self._spent for key in _SPENT if key in usage}
         choices = chunk.get("choices")
-        if not isinstance(choices, list) or not choices or not all(map(_tells_role, choices)):
+        if not isinstance(choices, list) or not choices or not all(map(_has_role, choices)):
             return out
         out["choices"] = [{**one, "delta": _without_role(one["delta"])} for one in choices]
-        return None if says_nothing(out) else out
+        return None if is_empty_chunk(out) else out
 
 
 def without_ending(chunk: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What a chunk says besides that the answer is over, and what it cost; None when that is nothing."""
+    """A chunk without the finish reason and the usage; None when nothing else is in it."""
     choices = chunk.get("choices")
     said = {key: value for key, value in chunk.items() if key != "usage"}
     said["choices"] = [
@@ -42,7 +42,7 @@ def without_ending(chunk: Mapping[str, Any]) -> dict[str, Any] | None:
         for one in (choices if isinstance(choices, list) else ())
         if isinstance(one, dict) and isinstance(one.get("delta"), dict)
     ]
-    return said if said["choices"] and not says_nothing(said) else None
+    return said if said["choices"] and not is_empty_chunk(said) else None
 
 
 def _number(usage: Mapping[str, Any], key: str) -> int:
@@ -50,7 +50,7 @@ def _number(usage: Mapping[str, Any], key: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _tells_role(choice: Any) -> bool:
+def _has_role(choice: Any) -> bool:
     delta = choice.get("delta") if isinstance(choice, dict) else None
     return isinstance(delta, dict) and "role" in delta
 

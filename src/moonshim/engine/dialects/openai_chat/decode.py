@@ -1,258 +1,296 @@
-"""The chunks of a Chat stream, or one whole Chat response, become what the host says.
-
-Only the first choice is read: no other dialect can tell of several.
-"""
+"""The chunks of a Chat stream, or one whole Chat response -> what the host says, choice by choice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from moonshim.engine.dialects.openai_chat.delta import only_text, read_index, read_pieces, read_speech, reasoning_fields
-from moonshim.engine.dialects.openai_chat.patch import host_error
-from moonshim.engine.dialects.openai_chat.usage import told_usage
+from msgspec.structs import replace
+
+from moonshim.engine.dialects.openai_chat.delta import read_content, read_index, read_pieces
+from moonshim.engine.dialects.openai_chat.reasoning import REASONING_FIELDS, ReasoningReader
+from moonshim.engine.dialects.openai_chat.usage import ChatUsageReader
+from moonshim.engine.grammar.protocol import Channel, Notice
 from moonshim.engine.upstream_events import (
+    ChoiceSelected,
     FinishReported,
     OnlyText,
     ResponseStarted,
-    SignatureReported,
     StreamEnded,
     TextDelta,
     ToolCallEnded,
+    UnknownFields,
     UnknownPayload,
     UpstreamEvent,
     UpstreamFailed,
-    UsageReported,
 )
-from moonshim.engine.values.conversation import Usage, token_count
+from moonshim.engine.values.events import CallPiece, Failed
+from moonshim.engine.wire.json_codec import encode
 
-__all__ = ["ChatDecoder", "ReasoningReader", "decode_response", "error_in", "read_usage"]
+__all__ = ["ChatDecoder", "decode_response", "error_in", "host_error"]
 
 Json: TypeAlias = dict[str, Any]
 
-_USUAL: Final = "reasoning_content"
-_GROWING: Final = ("text", "summary", "data", "encrypted")
+_DETAIL_LENGTH: Final = 200
+_CHANNELS: Final[dict[str, Channel]] = {"content": "text", "reasoning_content": "reasoning", "reasoning": "reasoning"}
+_KNOWN: Final = frozenset(
+    {"role", "content", "tool_calls", "function_call", "refusal", "finish_reason", "name", *REASONING_FIELDS}
+)
+"""The fields of a delta that are read, or that say nothing beside the text."""
+_NOT_RETRYABLE: Final = frozenset(
+    {
+        "invalid_request_error",
+        "invalid_api_key",
+        "authentication_error",
+        "permission_error",
+        "access_terminated_error",
+        "exceeded_current_quota_error",
+        "insufficient_quota",
+        "context_length_exceeded",
+    }
+)
+"""Errors of hosts that sending the request again does not help."""
 
 
 class ChatDecoder:
     """Reads the chunks of one stream."""
 
+    reads_alike: Final = True
+
     def __init__(self) -> None:
         self._began = False
-        self._reasoning = ReasoningReader()
+        self._usage = ChatUsageReader()
+        self._reasoning: dict[int, ReasoningReader] = {}
+        self._reported: set[tuple[int, str]] = set()
+        """What was wrong with the shape of a choice, each reported once."""
 
     def feed(self, payload: Json) -> list[UpstreamEvent]:
         """What this chunk says. What is no chunk is `UnknownPayload`."""
-        if self._began and not self._reasoning.is_open and (said := _only_content(payload)):
-            return [TextDelta("text", said)]
+        if self._began and (text := self._only_content(payload)):
+            return [TextDelta("text", text)]
         error = error_in(payload)
         if error is not None:
-            return [*self._reasoning.close(), UpstreamFailed(host_error(error))]
-        choices, usage = payload.get("choices"), read_usage(payload)
-        out: list[UpstreamEvent] = [] if usage is None else [UsageReported(usage)]
+            return [*self.flush(), *_read_error(error)]
+        choices = payload.get("choices")
         if not isinstance(choices, list):
-            return out or [UnknownPayload(payload)]
+            usage = self._usage.read(payload)
+            if choices is None and isinstance(payload.get("usage"), dict):
+                # OpenAI's clients iterate over the list in every chunk, and fail where there is none.
+                return [*usage, Notice("choices_missing", "a chunk of usage")]
+            return [*usage, UnknownPayload(payload, detail=", ".join(map(str, payload))[:_DETAIL_LENGTH])]
+        counts = payload.get("usage") is not None
+        for choice in choices:
+            if not isinstance(choice, dict) or ("message" in choice and "delta" not in choice):
+                return [UnknownPayload(payload, detail="a choice that is no delta")]
+            counts = counts or "usage" in choice
+        out: list[UpstreamEvent] = []
         if not self._began:
             self._began = True
-            out.insert(0, _began(payload))
-        for choice in choices:
-            if not isinstance(choice, dict):
-                out.append(UnknownPayload(payload))
-            elif (read_index(choice.get("index")) or 0) == 0:
-                out += self._choice(choice, choice.get("delta"))
-            else:
-                out.append(UnknownPayload({"choices": [choice]}))
+            out.append(_start(payload))
+        if counts:
+            out += self._usage.read(payload)
+        for place, choice in enumerate(choices):
+            self._read_choice(choice, place, out)
         return out
 
     def flush(self) -> list[UpstreamEvent]:
         """The input is over."""
-        return [*self._reasoning.close()]
+        out: list[UpstreamEvent] = []
+        for index, reader in self._reasoning.items():
+            if reader.is_open:
+                out += [ChoiceSelected(index), *reader.close()]
+        return out
 
     def only_text(self, payload: Json) -> OnlyText | None:
-        """Where the text stands, if that is all this chunk says, and its like would be read as this was."""
-        only = only_text(payload)
-        if only is None or error_in(payload) is not None:
+        """Where the text is, if that is all in this chunk, and the next one like it would be read the same way."""
+        choices = payload.get("choices")
+        if type(choices) is not list or len(choices) != 1 or payload.get("usage") is not None or payload.get("error"):
             return None
-        choice = payload["choices"][0]
-        delta = choice["delta"]
-        refusal = delta.get("refusal") and only.channel != "text"  # which is text: then one text is not all
-        return None if refusal or (read_index(choice.get("index")) or 0) != 0 else only
+        choice = choices[0]
+        delta = choice.get("delta") if type(choice) is dict else None
+        if type(delta) is not dict or choice.get("finish_reason") or choice.get("usage") is not None:
+            return None
+        if type(choice.get("index")) is not int or choice["index"] != 0:
+            return None
+        if delta.get("role") or (not delta.keys() <= _KNOWN and self._unknown(delta, 0) is not None):
+            return None
+        return _only_text(delta)
 
-    def _choice(self, choice: Json, delta: Any) -> list[UpstreamEvent]:
-        delta = delta if isinstance(delta, dict) else {}
-        speech = read_speech(delta)
-        reasoning = "" if self._reasoning.repeats(delta) else speech.reasoning
-        out: list[UpstreamEvent] = [TextDelta("reasoning", reasoning)] if reasoning else []
-        self._reasoning.feed(delta, reasoning)
-        pieces = read_pieces(delta.get("tool_calls"))
-        raw = choice.get("finish_reason") or delta.get("finish_reason")
+    def _only_content(self, payload: Json) -> str | None:
+        """The content of a chunk that contains nothing else, as nearly all chunks of a response do."""
+        choices = payload.get("choices")
+        if type(choices) is not list or len(choices) != 1 or payload.get("usage") or payload.get("error"):
+            return None
+        choice = choices[0]
+        delta = choice.get("delta") if type(choice) is dict else None
+        if type(delta) is not dict or len(delta) != 1 or choice.get("finish_reason") or "usage" in choice:
+            return None
+        content, index = delta.get("content"), choice.get("index")
+        if type(content) is not str or type(index) is not int or index:
+            return None
+        reader = self._reasoning.get(0)
+        return content if reader is None or not reader.is_open else None
+
+    def _read_choice(self, choice: Json, place: int, out: list[UpstreamEvent]) -> None:
+        index, delta, odd = choice.get("index"), choice.get("delta"), ""
+        if type(index) is not int:
+            odd = f"index: {index} "
+            index = read_index(index)
+            index = place if index is None else index
+        out.append(ChoiceSelected(index))
+        if not isinstance(delta, dict):
+            odd, delta = f"{odd}delta: {delta}", {}
+            if isinstance(choice.get("text"), str):
+                delta["content"] = choice["text"]
+        if odd and (index, odd) not in self._reported:
+            self._reported.add((index, odd))
+            out.append(Notice("choice_shape", odd))
+        raw = choice.get("finish_reason")
+        if not raw and delta.get("finish_reason"):
+            raw = delta["finish_reason"]
+            out.append(Notice("finish_reason", "moved from the delta to the choice"))
         raw = raw if isinstance(raw, str) and raw else None
-        refusal = delta.get("refusal")
-        content = speech.content or (refusal if isinstance(refusal, str) else "")
-        if content or pieces or raw is not None:
-            out += self._reasoning.close()
-        if content:
-            out.append(TextDelta("text", content))
-        out += pieces
+        self._read_delta(delta, index, out, over=raw is not None)
         if raw is not None:
             out.append(FinishReported(raw, raw))
-        return out
+
+    def _read_delta(self, delta: Json, index: int, out: list[UpstreamEvent], *, over: bool) -> None:
+        """Reasoning, content and calls of a delta, or of a whole message, in this order."""
+        reader = self._reasoning.get(index)
+        if "reasoning_content" in delta or "reasoning" in delta or "reasoning_details" in delta:
+            if reader is None:
+                reader = self._reasoning[index] = ReasoningReader()
+            out += reader.read(delta)
+        content, entries = delta.get("content"), delta.get("tool_calls")
+        if isinstance(content, str):
+            text = content
+        elif content:
+            out.append(Notice("content_shape", _shortened(content)))
+            text = read_content(content)
+        else:
+            text = ""
+        if not text and isinstance(delta.get("refusal"), str):
+            text = delta["refusal"]
+        pieces = read_pieces(entries) if entries else []
+        if entries and (not isinstance(entries, list) or len(pieces) != len(entries)):
+            out.append(Notice("tool_delta", f"an entry that is no object: {_shortened(entries)}"))
+        if "function_call" in delta:
+            pieces += _read_function_call(delta["function_call"])
+        if reader is not None and reader.is_open and (text or pieces or over):
+            out += reader.close()
+        if text:
+            out.append(TextDelta("text", text))
+        out += pieces
+        unknown = None if delta.keys() <= _KNOWN else self._unknown(delta, index)
+        if unknown is not None:
+            self._reported |= {(index, name) for name in unknown}
+            out.append(UnknownFields(unknown))
+
+    def _unknown(self, delta: Json, index: int) -> Json | None:
+        """The fields of a delta that are not read, contain something, and were not reported yet."""
+        fields = {
+            name: value
+            for name, value in delta.items()
+            if name not in _KNOWN and value and (index, name) not in self._reported
+        }
+        return fields or None
+
+
+def _only_text(delta: Json) -> OnlyText | None:
+    """The only one of the fields of a delta that contains something, if it is one string."""
+    filled = [name for name, value in delta.items() if value and name in _KNOWN]
+    if len(filled) != 1:
+        return None
+    (field,) = filled
+    if field == "tool_calls":
+        entries = delta[field]
+        pieces = read_pieces(entries)
+        piece = pieces[0] if len(pieces) == 1 and len(entries) == 1 else None
+        if piece is None or piece.index is None or not piece.arguments:
+            return None
+        if piece.odd or piece.id or piece.name or piece.extras:
+            return None
+        return OnlyText(("choices", 0, "delta", "tool_calls", 0, "function", "arguments"), index=piece.index)
+    if field not in _CHANNELS or type(delta[field]) is not str:
+        return None  # the entries of `reasoning_details`, for one, are collected over all chunks
+    return OnlyText(("choices", 0, "delta", field), _CHANNELS[field])
+
+
+def _read_function_call(call: Any) -> list[CallPiece]:
+    """The one call of a delta in the form that `tool_calls` has replaced."""
+    if not isinstance(call, dict):
+        return []
+    return [replace(piece, odd="function_call") for piece in read_pieces([{"function": call}])]
+
+
+def _shortened(value: Any) -> str:
+    try:
+        return encode(value).decode()[:_DETAIL_LENGTH]
+    except RecursionError:
+        return type(value).__name__
 
 
 def error_in(payload: Json) -> Any:
-    """The error that a payload tells, in the shape of OpenAI, of older vLLM servers, or of SiliconFlow; else None."""
+    """The error in a payload, in the shape of OpenAI, of older vLLM servers, or of SiliconFlow; else None."""
     if payload.get("error"):
         return payload["error"]
-    tells = payload.get("object") == "error" or "code" in payload
-    return payload if tells and "choices" not in payload and isinstance(payload.get("message"), str) else None
+    is_error = payload.get("object") == "error" or "code" in payload
+    return payload if is_error and "choices" not in payload and isinstance(payload.get("message"), str) else None
 
 
-def _only_content(payload: Json) -> str | None:
-    """The content of a chunk that says nothing else, as nearly all chunks of an answer do."""
-    choices = payload.get("choices")
-    if type(choices) is not list or len(choices) != 1 or payload.get("usage") or payload.get("error"):
-        return None
-    choice = choices[0]
-    delta = choice.get("delta") if type(choice) is dict else None
-    if type(delta) is not dict or len(delta) != 1 or choice.get("index") or choice.get("finish_reason"):
-        return None
-    content = delta.get("content")
-    return content if type(content) is str and "usage" not in choice else None
+def _read_error(error: Any) -> list[UpstreamEvent]:
+    failed = host_error(error)
+    if not isinstance(error, dict):
+        # OpenAI's clients show only the message of an object.
+        return [Notice("error_shape", failed.message), UpstreamFailed(failed)]
+    choice = error.get("choice")
+    return [UpstreamFailed(failed, choice if isinstance(choice, int) else None)]
 
 
-class ReasoningReader:
-    """Follows the reasoning of one answer: its field, and the entries that the host wants back."""
-
-    def __init__(self) -> None:
-        self.field: str | None = None
-        """The field that the host told its reasoning in first; None: none yet, or in copies."""
-        self._named = False
-        self._details: dict[Any, Json] = {}
-        self._pieces: dict[tuple[Any, str], list[str]] = {}
-        """The growing texts of entries: adding up strings piece by piece is not linear."""
-        self._open = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether something has to be told of it when something else begins."""
-        return self._open or self.has_details
-
-    @property
-    def has_details(self) -> bool:
-        """Whether there are entries that have not been told yet."""
-        return bool(self._details)
-
-    def repeats(self, delta: Mapping[str, Any]) -> bool:
-        """Whether the text of this delta's entries was told before in a field of its own.
-
-        Hosts use one field, or copies in every chunk. Only an answer that was whole once, cut into a stream by a
-        gateway, has its text first and the entries with that text after it.
-        """
-        told_apart = self._open and self.field in ("reasoning_content", "reasoning")
-        return told_apart and reasoning_fields(delta) == ("reasoning_details",)
-
-    def feed(self, delta: Mapping[str, Any], text: str) -> None:
-        """A delta came, or a whole message, whose reasoning is this text."""
-        details = delta.get("reasoning_details")
-        for one in details if isinstance(details, list) else ():
-            if isinstance(one, dict):
-                self._add(one)
-        if text and not self._named:
-            self._named = True
-            fields = reasoning_fields(delta)
-            self.field = None if fields[0] == _USUAL and len(fields) > 1 else fields[0]
-        self._open = self._open or bool(text)
-
-    def close(self) -> list[SignatureReported]:
-        """The reasoning is over, as far as one can tell: something else begins."""
-        for (key, name), pieces in self._pieces.items():
-            self._details[key][name] = "".join(pieces)
-        details = _wanted_back(self._details.values())
-        # Without a text there is no other field that the host would know again.
-        field = self.field if self._open else "reasoning_details" if details else None
-        self._details, self._pieces, self._open = {}, {}, False
-        return [SignatureReported(None, details, field)] if details or field else []
-
-    def _add(self, entry: Json) -> None:
-        """Entries grow piece by piece under their streaming index, which must not go back to the host."""
-        key = entry.get("index", len(self._details))
-        key = key if isinstance(key, (int, str)) else str(key)
-        known = self._details.setdefault(key, {})
-        for name, value in entry.items():
-            if name in _GROWING and isinstance(value, str):
-                self._pieces.setdefault((key, name), []).append(value)
-                value = ""
-            if name != "index":
-                known[name] = value
-
-
-def _wanted_back(entries: Iterable[Json]) -> tuple[Json, ...]:
-    """What has to go back to the host beside the text, which is told (and mended) by itself.
-
-    A signed entry stays whole. Of those that only carry text, the first one's form is
-    kept, and nothing at all when that is the usual one.
-    """
-    out: list[Json] = []
-    formed = False
-    for entry in entries:
-        if entry.get("signature") or not {"text", "summary"} & entry.keys():
-            out.append(entry)
-        elif not formed:
-            formed = True
-            form = {name: value for name, value in entry.items() if name not in ("text", "summary")}
-            out += [form] if form.get("type") != "reasoning.text" else []
-    return tuple(out)
+def host_error(error: Any) -> Failed:
+    """The error that a host reports itself."""
+    details = error if isinstance(error, dict) else {"message": error}
+    words = (details.get("code"), details.get("type"))
+    code = next((word for word in words if word and isinstance(word, (str, int))), "upstream_error")
+    final = code in _NOT_RETRYABLE or (isinstance(code, int) and 400 <= code < 500 and code not in (408, 409, 425, 429))
+    return Failed(str(code), str(details.get("message") or code), details.get("retryable") is not False and not final)
 
 
 def decode_response(body: Json) -> list[UpstreamEvent]:
     """What a whole response says, as a stream of one chunk would."""
     error = error_in(body)
     if error is not None:
-        return [UpstreamFailed(host_error(error))]
-    choices, usage = body.get("choices"), read_usage(body)
-    out: list[UpstreamEvent] = [_began(body)]
-    if usage is not None:
-        out.append(UsageReported(usage))
-    first = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
-        return [*out, UnknownPayload(body)]
-    message = first["message"]
-    entries = message.get("tool_calls")
-    numbered = [
-        {**one, "index": place}
-        for place, one in enumerate(entries if isinstance(entries, list) else ())
-        if isinstance(one, dict)
-    ]
-    heard = ChatDecoder()._choice(first, {**message, "tool_calls": numbered})
-    ends = [one for one in heard if isinstance(one, FinishReported)] or [FinishReported(None)]
-    out += [one for one in heard if not isinstance(one, FinishReported)]
-    out += [ToolCallEnded(place) for place in range(len(numbered))]
-    return [*out, *ends, StreamEnded()]
+        return _read_error(error)
+    choices = body.get("choices")
+    if not isinstance(choices, list):
+        return [UnknownPayload(body, detail=", ".join(map(str, body))[:_DETAIL_LENGTH])]
+    decoder = ChatDecoder()
+    out: list[UpstreamEvent] = [_start(body), *decoder._usage.read(body)]
+    for place, choice in enumerate(choices):
+        message = choice.get("message") if isinstance(choice, dict) else None
+        if not isinstance(message, dict):
+            out.append(Notice("not_a_chunk", "a choice without a message"))
+            continue
+        out.append(ChoiceSelected(place))
+        read: list[UpstreamEvent] = []
+        decoder._read_delta(message, place, read, over=True)
+        number = 0
+        for event in read:
+            if isinstance(event, CallPiece):
+                # In a whole message an entry needs no index.
+                event = replace(event, index=number, odd="" if "index" in event.odd else event.odd)
+                number += 1
+            out.append(event)
+        out += [ToolCallEnded(one) for one in range(number)]
+        raw = choice.get("finish_reason")
+        raw = raw if isinstance(raw, str) and raw else None
+        out.append(FinishReported(raw, raw))
+    return [*out, StreamEnded()]
 
 
-def _began(payload: Json) -> ResponseStarted:
+def _start(payload: Json) -> ResponseStarted:
     id, model, created = payload.get("id"), payload.get("model"), payload.get("created")
     return ResponseStarted(
         id if isinstance(id, str) and id else None,
         model if isinstance(model, str) else None,
         created if isinstance(created, int) else None,
-    )
-
-
-def read_usage(payload: Json) -> Usage | None:
-    """The usage of a chunk or a response, at its top or in its first choice; None where nothing is told."""
-    raw = told_usage(payload)
-    if raw is None:
-        return None
-    prompt, answer = raw.get("prompt_tokens_details"), raw.get("completion_tokens_details")
-    cached = raw.get("cached_tokens")
-    if isinstance(prompt, dict) and isinstance(prompt.get("cached_tokens"), int):
-        cached = prompt["cached_tokens"]
-    thought = answer.get("reasoning_tokens") if isinstance(answer, dict) else None
-    return Usage(
-        input_tokens=token_count(raw.get("prompt_tokens")),
-        output_tokens=token_count(raw.get("completion_tokens")),
-        cached_tokens=token_count(cached),
-        reasoning_tokens=token_count(thought),
-        raw=raw,
     )

@@ -15,6 +15,7 @@ from moonshim.engine.dialects.openai_chat.extras import (
     holds_unknown,
 )
 from moonshim.engine.dialects.openai_chat.messages import check_and_parse, render_messages
+from moonshim.engine.dialects.openai_chat.patch import ChatPatchWriter
 from moonshim.engine.dialects.openai_chat.request import drop_unsupported, parse_request, render_request
 from moonshim.engine.dialects.protocol import Dialect
 
@@ -36,6 +37,7 @@ OPENAI_CHAT: Final = Dialect(
     decoder=ChatDecoder,
     decode_response=decode_response,
     encoder=ChatEncoder,
+    patch_writer=ChatPatchWriter,
     encode_response=encode_response,
     render_problem=render_problem,
     has_event_names=False,

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final, TypeAlias, assert_never
 
-from moonshim.engine.dialects.openai_chat.delta import TEXT_KEYS, write_piece
-from moonshim.engine.dialects.openai_chat.patch import error_chunk
+from moonshim.engine.dialects.openai_chat.chunk import error_chunk
+from moonshim.engine.dialects.openai_chat.delta import write_piece
+from moonshim.engine.dialects.openai_chat.reasoning import TEXT_KEYS
 from moonshim.engine.dialects.protocol import TEXT, ResponseContext, Template
 from moonshim.engine.formats.free_text import InputReader, extract_input
 from moonshim.engine.values.conversation import Usage

@@ -43,17 +43,23 @@ class Segment(Struct):
 
 
 class SegmentBuilder:
-    """Keeps what spans frames: which block speaks how.
+    """Keeps what spans frames: the kind of each block.
 
-    `numbers` tells the number of each call by its block, `names` what the client calls
-    the tools that go by another name at the host.
+    `numbers` has the number of each call by its block, `names` the client's names of
+    the tools that have another name at the host. With `skips_native` the host's own calls
+    are left out: its own deltas carry them.
     """
 
-    __slots__ = ("_growing", "_has_header", "_kinds", "_names", "_numbers", "_pieces")
+    __slots__ = ("_growing", "_has_header", "_names", "_pieces", "_skipped", "_skips_native", "kinds", "numbers")
 
-    def __init__(self, numbers: Mapping[int, int], names: Mapping[str, str] | None = None) -> None:
-        self._kinds: dict[int, BlockKind] = {}
-        self._numbers = numbers
+    def __init__(
+        self, numbers: Mapping[int, int], names: Mapping[str, str] | None = None, *, skips_native: bool = False
+    ) -> None:
+        self.kinds: dict[int, BlockKind] = {}
+        """The kind of each block of text, as far as it is remembered."""
+        self.numbers: Mapping[int, int] = numbers
+        self._skips_native = skips_native
+        self._skipped: set[int] = set()
         self._names = names or {}
         self._growing: dict[int, list[str]] = {}
         """The arguments of each call in the last segment, by its number."""
@@ -68,19 +74,24 @@ class SegmentBuilder:
             match event:
                 case BlockOpened(index=index, kind="call", call_id=call_id, name=name):
                     native = not event.is_from_markers
+                    if native and self._skips_native:
+                        self._skipped.add(index)
+                        continue
                     odd = "" if native else "read from markers"
                     name = self._names.get(name or "", name)
-                    number = self._numbers[index]
+                    number = self.numbers[index]
                     piece = CallPiece(number, call_id, name, "", event.wire_extras or {}, odd)
                     segment = self._for_call(segments, native=native)
                     self._has_header |= not native
                     self._add_call(segment, piece, grows=native)
                 case BlockOpened(index=index, kind=kind):
                     self._remember(index, kind)
-                case BlockDelta(index=index, text=text) if index in self._numbers:
-                    self._grow_call(segments, self._numbers[index], text)
+                case BlockDelta(index=index, text=text) if index in self.numbers:
+                    if index in self._skipped:
+                        continue
+                    self._grow_call(segments, self.numbers[index], text)
                 case BlockDelta(index=index, text=text):
-                    self._speak(segments, self._kinds[index], text)
+                    self._speak(segments, self.kinds[index], text)
                 case Finished() | Failed():
                     (segments[-1] if segments else self._added(segments)).ending = event
                 case BlockClosed() | Repaired() | Started() | BlockSigned() | Opaque():
@@ -94,10 +105,10 @@ class SegmentBuilder:
         return segments
 
     def _remember(self, index: int, kind: BlockKind) -> None:
-        self._kinds[index] = kind
-        if len(self._kinds) > _REMEMBERED:
+        self.kinds[index] = kind
+        if len(self.kinds) > _REMEMBERED:
             # Only frames that wait can still tell of an older block, and they are few.
-            del self._kinds[next(iter(self._kinds))]
+            del self.kinds[next(iter(self.kinds))]
 
     def _speak(self, segments: list[Segment], kind: BlockKind, text: str) -> None:
         last = segments[-1] if segments else self._added(segments)

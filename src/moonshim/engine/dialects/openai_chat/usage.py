@@ -1,82 +1,81 @@
-"""Keeps usage where an OpenAI client looks for it: at the top of a chunk, and once."""
+"""Usage, wherever a Chat host puts it -> one count that means the same for every host."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from moonshim.engine.values.events import Repaired
+from moonshim.engine.grammar.protocol import Notice
+from moonshim.engine.upstream_events import UpstreamEvent, UsageReported
+from moonshim.engine.values.conversation import Usage, token_count
 
-__all__ = ["UsageKeeper", "told_usage"]
-
-
-class _Log(Protocol):
-    def add(self, repair: Repaired, choice: int) -> None: ...
+__all__ = ["ChatUsageReader", "usage_of_choices", "with_cached_tokens"]
 
 
-class UsageKeeper:
-    """Moves `choices[i].usage` to the top, and keeps a later chunk from resetting what was told.
+class ChatUsageReader:
+    """Reads usage at the top of a chunk or in a choice. A later chunk cannot reset what was reported."""
 
-    `for_client`: cached tokens are also where OpenAI's clients look for them.
-    """
+    __slots__ = ("_moved", "_reported")
 
-    __slots__ = ("_enabled", "_for_client", "_promoted", "usage")
+    def __init__(self) -> None:
+        self._reported: dict[str, Any] | None = None
+        self._moved = False
 
-    def __init__(self, *, enabled: bool, for_client: bool = False) -> None:
-        self._enabled = enabled
-        self._for_client = for_client
-        self._promoted = False
-        self.usage: dict[str, Any] | None = None
-
-    def read(self, chunk: Mapping[str, Any], log: _Log) -> tuple[Any, bool]:
-        """The usage this chunk should carry at its top, and whether that is a change."""
-        usage, changed = self._placed(chunk, log)
-        if self._for_client and self._enabled and _hides_cached(usage):
-            details = usage.get("prompt_tokens_details") or {}
-            cached = {"cached_tokens": usage["cached_tokens"]}
-            return {**usage, "prompt_tokens_details": {**details, **cached}}, True
-        return usage, changed
-
-    def _placed(self, chunk: Mapping[str, Any], log: _Log) -> tuple[Any, bool]:
-        top = chunk.get("usage")
-        inner = _inner(chunk)
-        if not self._enabled:
-            self.usage = _told(top) or _told(inner) or self.usage
-            return top, False
-        if _told(top) is None and _told(inner) is not None and self.usage is None:
-            self.usage, self._promoted = _told(inner), True
-            log.add(Repaired("usage_moved", "choices[].usage"), 0)
-            return inner, True
-        if self.usage is not None and top is not None and (self._promoted or _told(top) is None or top == self.usage):
-            log.add(Repaired("usage_repeated", str(top)[:1000]), 0)
-            return None, True
-        self.usage = _told(top) or self.usage
-        return top, inner is not None
+    def read(self, payload: Mapping[str, Any]) -> list[UpstreamEvent]:
+        top, inner = payload.get("usage"), usage_of_choices(payload)
+        counted = _counted(top)
+        if counted is None and self._reported is None and (moved := _counted(inner)) is not None:
+            self._reported, self._moved = moved, True
+            return [UsageReported(_normalize(moved)), Notice("usage_moved", "choices[].usage")]
+        known = self._reported
+        if known is not None and top is not None and (self._moved or counted is None or top == known):
+            return [Notice("usage_repeated", str(top)[:1000])]
+        if counted is None:
+            return []
+        self._reported = counted
+        return [UsageReported(_normalize(counted))]
 
 
-def _hides_cached(usage: Any) -> bool:
-    """Whether cached tokens are counted beside `prompt_tokens_details`, as Moonshot does, and not in it."""
-    if not isinstance(usage, dict) or type(usage.get("cached_tokens")) is not int:
-        return False
-    details = usage.get("prompt_tokens_details")
-    return details is None or (isinstance(details, dict) and details.get("cached_tokens") is None)
+def usage_of_choices(payload: Mapping[str, Any]) -> Any:
+    """The usage that is in a choice of this payload, where Moonshot puts it; else None."""
+    choices = payload.get("choices")
+    if not isinstance(choices, list):
+        return None
+    return next((one["usage"] for one in choices if isinstance(one, dict) and one.get("usage") is not None), None)
 
 
-def _told(usage: Any) -> dict[str, Any] | None:
-    """Usage that tells something; all zeros after an answer tell nothing."""
+def _counted(usage: Any) -> dict[str, Any] | None:
+    """Usage that counts something; all zeros after a response do not."""
     if not isinstance(usage, dict) or not usage:
         return None
     numbers = [value for value in usage.values() if isinstance(value, int)]
     return usage if any(numbers) or not numbers else None
 
 
-def _inner(chunk: Mapping[str, Any]) -> Any:
-    choices = chunk.get("choices")
-    if not isinstance(choices, list):
-        return None
-    return next((one["usage"] for one in choices if isinstance(one, dict) and one.get("usage") is not None), None)
+def _normalize(raw: dict[str, Any]) -> Usage:
+    prompt, completion = raw.get("prompt_tokens_details"), raw.get("completion_tokens_details")
+    cached = raw.get("cached_tokens")
+    if isinstance(prompt, dict) and isinstance(prompt.get("cached_tokens"), int):
+        cached = prompt["cached_tokens"]
+    reasoning = completion.get("reasoning_tokens") if isinstance(completion, dict) else None
+    return Usage(
+        input_tokens=token_count(raw.get("prompt_tokens")),
+        output_tokens=token_count(raw.get("completion_tokens")),
+        cached_tokens=token_count(cached),
+        reasoning_tokens=token_count(reasoning),
+        raw=raw,
+    )
 
 
-def told_usage(chunk: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The usage of a chunk, at its top or in a choice, if it tells something."""
-    return _told(chunk.get("usage")) or _told(_inner(chunk))
+def with_cached_tokens(usage: Any) -> Any:
+    """Usage with its cached tokens where OpenAI's clients look for them; the same object if they are there.
+
+    >>> with_cached_tokens({"cached_tokens": 3})
+    {'cached_tokens': 3, 'prompt_tokens_details': {'cached_tokens': 3}}
+    """
+    if not isinstance(usage, dict) or type(usage.get("cached_tokens")) is not int:
+        return usage
+    details = usage.get("prompt_tokens_details")
+    if details is not None and (not isinstance(details, dict) or details.get("cached_tokens") is not None):
+        return usage
+    return {**usage, "prompt_tokens_details": {**(details or {}), "cached_tokens": usage["cached_tokens"]}}

@@ -75,6 +75,8 @@ class ResponsesDecoder:
     whatever is told in only one of these places is heard, and nothing is heard twice.
     """
 
+    reads_alike: Final = False
+
     def __init__(self) -> None:
         self._began = False
         self._over = False

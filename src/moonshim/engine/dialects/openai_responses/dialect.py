@@ -37,6 +37,7 @@ OPENAI_RESPONSES: Final = Dialect(
     decoder=ResponsesDecoder,
     decode_response=decode_response,
     encoder=ResponsesEncoder,
+    patch_writer=None,
     encode_response=encode_response,
     render_problem=render_problem,
     has_event_names=True,

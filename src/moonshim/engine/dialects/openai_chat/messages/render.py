@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any, TypeAlias, cast
 
-from moonshim.engine.dialects.openai_chat.delta import TEXT_KEYS
 from moonshim.engine.dialects.openai_chat.extras import (
     ChatMessageExtras,
     extras_of,
@@ -15,6 +14,7 @@ from moonshim.engine.dialects.openai_chat.extras import (
 from moonshim.engine.dialects.openai_chat.messages.calls import render_calls
 from moonshim.engine.dialects.openai_chat.messages.content import Content, render_content
 from moonshim.engine.dialects.openai_chat.messages.parse import signature_entry
+from moonshim.engine.dialects.openai_chat.reasoning import TEXT_KEYS
 from moonshim.engine.ids.mapper import ToolIdMapper, tool_id_strategy
 from moonshim.engine.ids.spelling import standard_id
 from moonshim.engine.signing import is_signed

@@ -1,18 +1,21 @@
-"""What is to go out in Messages, and the frames that came -> the host's own frame wherever that says the same.
+"""Writes a Messages response as its host sent it: events leave untouched, or patched where something had to change.
 
-A payload that says what the host's own said leaves as that came, byte for byte; one that had
+An event that says what the host's own said leaves as that came, byte for byte; one that had
 to be changed keeps the host's other fields.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from moonshim.engine.repair.frame_output import FrameOutput
-from moonshim.engine.response.chunk_mender import Released
+from moonshim.engine.dialects.anthropic.encode import MessagesEncoder, encode_response
+from moonshim.engine.dialects.protocol import PatchContext, Template
+from moonshim.engine.frames import HostFrame, Released
+from moonshim.engine.values.events import BlockDelta, Event, Failed
 
-__all__ = ["FrameMatcher", "HostFrame", "keep_fields"]
+__all__ = ["MessagesPatchWriter"]
 
 Body: TypeAlias = dict[str, Any]
 Origin = TypeVar("Origin")
@@ -26,56 +29,108 @@ _BLOCKS: Final = {
 """To which kind of block a delta belongs."""
 
 
-class HostFrame(Generic[Origin]):
-    """A payload of the host on its way, and what became of it."""
+class MessagesPatchWriter(Generic[Origin]):
+    """Encodes the response, and sends the host's own event in place of each one that says the same."""
 
-    __slots__ = ("origin", "output", "passes", "payload", "size")
+    ends_with_reason: Final = False
+    keeps_frames: Final = True
+    single: Final = True
+    ignored: Final[frozenset[str]] = frozenset()
 
-    def __init__(self, origin: Origin | None, payload: Body, output: FrameOutput) -> None:
-        self.origin = origin
-        self.payload = payload
-        self.output = output
-        self.size = 0
-        self.passes = False
-        """It says nothing that we have a word for, and leaves as it came."""
+    def __init__(self, context: PatchContext) -> None:
+        self._context = context
+        self._encoder = MessagesEncoder(context.reply)
+        self._matcher: _FrameMatcher[Origin] = _FrameMatcher()
+
+    @property
+    def passes(self) -> bool:
+        """Whether an event that needs nothing leaves as it came."""
+        return not self._matcher.is_shifted
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no event waits here for a later one."""
+        return self._matcher.is_idle
+
+    def write(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
+        """What leaves for this frame."""
+        if frame.payload is None and frame.origin is not None:
+            return [Released(frame.origin)]
+        events = _join_deltas(frame.parts[0].events) if frame.parts else []
+        payloads = [payload for event in events for payload in self._encoder.feed(event)]
+        return self._matcher.match(payloads, frame, over=False)
+
+    def write_ending(self, frame: HostFrame[Origin], events: Sequence[Event]) -> list[Released[Origin]]:
+        """The end of the response."""
+        payloads = [payload for event in events for payload in self._encoder.feed(event)]
+        return self._matcher.match(payloads, frame, over=True)
+
+    def write_body(self, frame: HostFrame[Origin]) -> Body:
+        """The whole response, the same object where nothing had to change."""
+        body = frame.payload or {}
+        events = frame.parts[0].events
+        written = encode_response(events, self._context.reply)
+        return written if any(isinstance(event, Failed) for event in events) else _keep_fields(body, written)
+
+    def write_without_ending(self, frames: Sequence[HostFrame[Origin]]) -> list[Released[Origin]]:
+        """Nothing is left of frames that only end the response; the blocks of the next one have other numbers."""
+        self._matcher = _FrameMatcher(shifted=True)
+        return []
+
+    def template(self, index: int) -> Template | None:
+        """How the next piece of this block is written."""
+        return self._encoder.template(index)
 
 
-class FrameMatcher(Generic[Origin]):
-    """Where both sides speak the same dialect: what goes out leaves as the host's own frame that says it.
+def _join_deltas(events: list[Event]) -> list[Event]:
+    """What came in one frame, and was decided in two steps, still leaves in one."""
+    if len(events) < 2:
+        return events
+    out: list[Event] = []
+    for event in events:
+        last = out[-1] if out else None
+        if isinstance(event, BlockDelta) and isinstance(last, BlockDelta) and event.index == last.index:
+            out[-1] = BlockDelta(event.index, last.text + event.text)
+        else:
+            out.append(event)
+    return out
 
-    A payload may be told later than it came (a block is opened by its first word), so
-    frames that have told nothing yet are remembered, as many as can be of use. The end of
-    a block may be told earlier than it came: it waits for the host's next word.
+
+class _FrameMatcher(Generic[Origin]):
+    """Finds the host's own event for each one that is to leave.
+
+    An event may leave later than it came (a block is opened by its first word), so
+    frames for which nothing has left yet are remembered, as many as can be of use. The end of
+    a block may be due earlier than it came: it waits for the host's next event.
     """
 
     def __init__(self, *, shifted: bool = False) -> None:
         self._unmatched: deque[HostFrame[Origin]] = deque(maxlen=_MAX_UNMATCHED)
         self._early: list[Body] = []
         self._shifted = shifted
-        """Blocks have other numbers than the host's own: from now on they are known by nothing."""
 
     @property
-    def rewrites_deltas(self) -> bool:
-        """Whether deltas leave as they are written: their blocks have other numbers than the host's."""
+    def is_shifted(self) -> bool:
+        """Whether blocks have other numbers than the host's own: then deltas are never its own."""
         return self._shifted
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits to be told, or to be told as."""
+        """Whether nothing waits."""
         return not self._unmatched and not self._early
 
     def match(self, payloads: list[Body], frame: HostFrame[Origin], *, over: bool) -> list[Released[Origin]]:
         """What goes out for this frame, each payload as the host's own where there is one."""
-        if not self._shifted and any(self._is_shifted(payload, frame) for payload in payloads):
+        if not self._shifted and any(self._shifts(payload, frame) for payload in payloads):
             self._shifted = True
         if self._shifted:
             return self._rewrite(payloads, frame)
-        if self._early and frame.passes and "index" in frame.payload:
+        if self._early and frame.passes and "index" in _payload(frame):
             payloads, self._early = [*self._early, *payloads], []
         if frame.passes and not over:
-            if payloads in ([], [frame.payload]) and self._is_in_unsent_block(frame):
+            if payloads in ([], [_payload(frame)]) and self._is_in_unsent_block(frame):
                 return self._wait(frame)
-            if not payloads and frame.origin is not None and "index" not in frame.payload:
+            if not payloads and frame.origin is not None and "index" not in _payload(frame):
                 return [Released(frame.origin)]
         elif self._early:
             payloads, self._early = [*self._early, *payloads], []
@@ -83,54 +138,56 @@ class FrameMatcher(Generic[Origin]):
             self._unmatched.append(frame)
         released: list[Released[Origin]] = []
         for place, payload in enumerate(payloads, 1):
-            candidates = [one for one in self._unmatched if _is_match(one.payload, payload)]
-            exact = (one for one in candidates if keep_fields(one.payload, payload) is one.payload)
+            candidates = [one for one in self._unmatched if _is_match(_payload(one), payload)]
+            exact = (one for one in candidates if _keep_fields(_payload(one), payload) is _payload(one))
             matched = next(exact, candidates[-1] if candidates else None)
             if matched is not None:
                 released += self._skip_to(matched, payload)
-                kept = keep_fields(matched.payload, payload)
-                released.append(Released(matched.origin) if kept is matched.payload else Released(None, [kept]))
+                kept = _keep_fields(_payload(matched), payload)
+                released.append(Released(matched.origin) if kept is _payload(matched) else Released(None, [kept]))
             elif place == len(payloads) and payload.get("type") == "content_block_stop" and not over:
                 self._early = [payload]
             else:
                 released.append(Released(None, [payload]))
         return released
 
-    def _is_shifted(self, payload: Body, frame: HostFrame[Origin]) -> bool:
+    def _shifts(self, payload: Body, frame: HostFrame[Origin]) -> bool:
         """Whether a block goes out under another number than it came by."""
         kind = payload.get("type")
         if kind == "content_block_start":
             begun = (*self._unmatched, frame)
-            return not any(_is_match(one.payload, payload) and _opens_same_kind(one.payload, payload) for one in begun)
-        pieces = kind == "content_block_delta" and frame.payload.get("type") == "content_block_delta"
-        return pieces and frame.payload.get("index") != payload.get("index")
+            return not any(
+                _is_match(_payload(one), payload) and _opens_same_kind(_payload(one), payload) for one in begun
+            )
+        pieces = kind == "content_block_delta" and _payload(frame).get("type") == "content_block_delta"
+        return pieces and _payload(frame).get("index") != payload.get("index")
 
     def _rewrite(self, payloads: list[Body], frame: HostFrame[Origin]) -> list[Released[Origin]]:
         """Blocks are written anew; what belongs to no block still leaves as it came, where it says the same."""
-        waiting = [one.origin for one in self._unmatched if one.passes and "index" not in one.payload]
+        waiting = [one.origin for one in self._unmatched if one.passes and "index" not in _payload(one)]
         payloads = [*self._early, *payloads]
         self._early = []
         self._unmatched.clear()
         released = [Released(origin) for origin in waiting]
-        if frame.passes and not payloads and "index" not in frame.payload:
+        if frame.passes and not payloads and "index" not in _payload(frame):
             return [*released, Released(frame.origin)]
         for payload in payloads:
-            alike = "index" not in payload and _is_match(frame.payload, payload)
-            kept = keep_fields(frame.payload, payload) if alike else payload
-            same = kept is frame.payload and frame.origin is not None
+            alike = "index" not in payload and _is_match(_payload(frame), payload)
+            kept = _keep_fields(_payload(frame), payload) if alike else payload
+            same = kept is _payload(frame) and frame.origin is not None
             released.append(Released(frame.origin) if same else Released(None, [kept]))
         return released
 
     def _is_in_unsent_block(self, frame: HostFrame[Origin]) -> bool:
         """Whether the block that the host has just begun is not told yet: what passes stays behind its start."""
-        started = [one for one in self._unmatched if one.payload.get("type") == "content_block_start"]
-        index = frame.payload.get("index")
-        return bool(started) and index in (None, started[-1].payload.get("index"))
+        started = [one for one in self._unmatched if _payload(one).get("type") == "content_block_start"]
+        index = _payload(frame).get("index")
+        return bool(started) and index in (None, _payload(started[-1]).get("index"))
 
     def _wait(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
         """Of signs of life only one waits, so that their client goes on hearing them."""
-        earlier = [one for one in self._unmatched if one.passes and "index" not in one.payload]
-        if "index" in frame.payload or not earlier:
+        earlier = [one for one in self._unmatched if one.passes and "index" not in _payload(one)]
+        if "index" in _payload(frame) or not earlier:
             self._unmatched.append(frame)
             return []
         self._unmatched.remove(earlier[0])
@@ -141,9 +198,13 @@ class FrameMatcher(Generic[Origin]):
         """Frames before this one that no payload will be like: what says nothing, or nothing that we know, leaves."""
         released: list[Released[Origin]] = []
         while (passed := self._unmatched.popleft()) is not matched:
-            if _follows(passed.payload, payload) and (passed.passes or _is_empty(passed.payload)):
+            if _follows(_payload(passed), payload) and (passed.passes or _is_empty(_payload(passed))):
                 released.append(Released(passed.origin))
         return released
+
+
+def _payload(frame: HostFrame[Any]) -> Body:
+    return frame.payload or {}
 
 
 def _opens_same_kind(incoming: Body, outgoing: Body) -> bool:
@@ -179,7 +240,7 @@ def _is_empty(payload: Body) -> bool:
     return isinstance(delta, dict) and all(not value for name, value in delta.items() if name != "type")
 
 
-def keep_fields(incoming: Body, outgoing: Body) -> Body:
+def _keep_fields(incoming: Body, outgoing: Body) -> Body:
     """What came, if it says all that is to go out; else that, with the fields of what came that it says nothing of."""
     try:
         return incoming if _covers(incoming, outgoing) else _merge(incoming, outgoing)

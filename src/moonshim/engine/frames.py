@@ -1,45 +1,76 @@
-"""What one incoming frame turned into, and which frames wait for text that is still held back.
+"""A payload of the host on its way through the engine: what was read in it, and what leaves for it.
 
 A clean stream must leave as it came, frame by frame, even where a frame ends in a
-`<` that might have been a marker. So a frame whose last characters are undecided
+`<` that might have started a marker. So a frame whose last characters are undecided
 waits; once they turn out to be ordinary, they are booked to the frame they came
 in, and it leaves untouched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
 
-from moonshim.engine.values.events import BlockDelta, Event
+from msgspec import Struct
 
-__all__ = ["FrameOutput", "HeldFrames", "Listener", "Observer"]
+from moonshim.engine.upstream_events import UpstreamEvent
+from moonshim.engine.values.events import BlockDelta, Event, Failed
 
-Observer = Callable[[Event], None]
-Listener = Callable[[int, str], None]
-"""Is told which block grew, and by what."""
+__all__ = ["FrameOutput", "HeldFrames", "HostFrame", "Part", "Released", "grow_block"]
+
+Origin = TypeVar("Origin")
 
 
-class FrameOutput:
+class FrameOutput(Struct, eq=False):
     """The events that one frame gave for one choice; it is final when nothing is `waiting`."""
 
-    __slots__ = ("_observe", "events", "held", "waiting")
-
-    def __init__(self, observe: Observer | None = None) -> None:
-        self.events: list[Event] = []
-        self.waiting: int = 0
-        self.held: int = 0
-        """How many characters of its frame are held back."""
-        self._observe = observe
+    events: list[Event] = []
+    waiting: int = 0
+    held: int = 0
+    """How many characters of its frame are held back."""
 
     @property
     def size(self) -> int:
-        """How many characters its frame would keep waiting: what it says, which may have come before it, and holds."""
+        """How many characters its frame would keep waiting: what it brings, which may have come earlier, and holds."""
         return self.held + sum(len(event.text) for event in self.events if isinstance(event, BlockDelta))
 
-    def put(self, event: Event) -> None:
-        self.events.append(event)
-        if self._observe is not None:
-            self._observe(event)
+
+class Part(FrameOutput, eq=False):
+    """One choice of a payload: what was read in it, and the events that leave for it."""
+
+    index: int = 0
+    """The index of the choice."""
+    numbers: Mapping[int, int] = {}
+    """The number of each call, by its block."""
+    read: list[UpstreamEvent] = []
+    ids: list[str | None] | None = None
+    """Where native calls are not to be touched: the identifier to write for each piece, None to leave it."""
+    summary: Callable[[], list[Any]] | None = None
+    """Gives the calls of the choice so far, each with its number, where its last chunk is to repeat them."""
+
+
+class HostFrame(Struct, Generic[Origin], eq=False):
+    """A payload of the host, or something that has no payload (a comment), or what is added at the end."""
+
+    origin: Origin | None
+    """Where it came from (the bytes, say); None for what the host did not send."""
+    payload: dict[str, Any] | None
+    read: list[UpstreamEvent] = []
+    """All that was read in the payload, for every choice."""
+    parts: list[Part] = []
+    size: int = 0
+    """How many characters of text came in it."""
+    passes: bool = False
+    """It leaves as it came: it contains nothing that the engine knows."""
+    failed: Failed | None = None
+    """The error that it reports."""
+
+
+class Released(Struct, Generic[Origin]):
+    """A frame that leaves: as it came (`payloads` is None), or as these payloads."""
+
+    origin: Origin | None
+    payloads: list[dict[str, Any]] | None = None
 
 
 class HeldFrames:
@@ -102,4 +133,4 @@ class HeldFrames:
 
 def grow_block(index: int) -> Callable[[str, FrameOutput], None]:
     """A `write` for the block of a call."""
-    return lambda text, output: output.put(BlockDelta(index, text))
+    return lambda text, output: output.events.append(BlockDelta(index, text))

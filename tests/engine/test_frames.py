@@ -6,9 +6,9 @@ from itertools import pairwise, product
 
 import pytest
 
+from moonshim.engine.frames import FrameOutput, HeldFrames, grow_block
 from moonshim.engine.grammar.shared.markers import MarkerSet
-from moonshim.engine.repair.frame_output import FrameOutput, HeldFrames, grow_block
-from moonshim.engine.values.events import BlockDelta, Event, Repaired
+from moonshim.engine.values.events import BlockDelta, BlockOpened, Repaired
 
 
 class Street:
@@ -114,7 +114,7 @@ def test_no_loose_character_is_lost_when_only_a_part_is_released() -> None:
     assert not any(street.waiting)
 
 
-def test_a_slip_waits_once_for_each_place_where_it_is_parked() -> None:
+def test_an_output_waits_once_for_each_text_it_is_held_for() -> None:
     one, other, output = HeldFrames(), HeldFrames(), FrameOutput()
     one.hold(output, 1)
     other.hold(output, 2)
@@ -126,7 +126,7 @@ def test_a_slip_waits_once_for_each_place_where_it_is_parked() -> None:
     assert output.events == [BlockDelta(3, "<|")]
 
 
-def test_leaving_twice_is_leaving_once() -> None:
+def test_releasing_twice_is_releasing_once() -> None:
     held_frames, output = HeldFrames(), FrameOutput()
     held_frames.hold(output, 1)
     held_frames.release_all()
@@ -134,10 +134,9 @@ def test_leaving_twice_is_leaving_once() -> None:
     assert output.waiting == 0
 
 
-def test_a_slip_tells_each_event_to_whoever_observes_it_when_it_happens() -> None:
-    seen: list[Event] = []
-    output = FrameOutput(seen.append)
-    output.put(Repaired("framing"))
-    assert seen == [Repaired("framing")]
-    output.put(BlockDelta(0, "a"))
-    assert seen == output.events == [Repaired("framing"), BlockDelta(0, "a")]
+def test_the_size_of_an_output_counts_its_text_and_what_is_held_but_no_other_event() -> None:
+    held_frames = HeldFrames()
+    output = FrameOutput([BlockOpened(0, "text"), BlockDelta(0, "ab"), Repaired("framing"), BlockDelta(0, "c")])
+    assert output.size == 3
+    held_frames.hold(output, 2)
+    assert output.size == 5
