@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from moonshim.engine.dialects.anthropic.usage import ChatUsageReader
-from moonshim.engine.dialects.openai_chat.usage import ChatUsageReader as ChatUsageReader
+from moonshim.engine.dialects.anthropic.usage import UsageReader
+from moonshim.engine.dialects.openai_chat.usage import ChatUsageReader
 from moonshim.engine.dialects.openai_responses import decode as responses
 from moonshim.engine.upstream_events import UsageReported
 from moonshim.engine.values.conversation import Usage
@@ -39,7 +39,7 @@ DIALECTS: dict[str, Callable[[Any], Usage | None]] = {
             }
         }
     ),
-    "anthropic": lambda count: ChatUsageReader().read(
+    "anthropic": lambda count: UsageReader().read(
         {
             "input_tokens": count,
             "output_tokens": count,
@@ -67,6 +67,6 @@ def test_what_can_be_one_is_taken(dialect: str) -> None:
 
 
 def test_a_sum_that_cannot_be_one_is_none() -> None:
-    usage = ChatUsageReader().read({"input_tokens": 2**53, "cache_read_input_tokens": 2**53})
+    usage = UsageReader().read({"input_tokens": 2**53, "cache_read_input_tokens": 2**53})
     assert usage is not None
     assert usage.input_tokens is None

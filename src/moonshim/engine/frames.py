@@ -8,17 +8,19 @@ in, and it leaves untouched.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
 from moonshim.engine.upstream_events import UpstreamEvent
-from moonshim.engine.values.events import BlockDelta, Event, Failed
+from moonshim.engine.values.events import BlockDelta, BlockOpened, Event, Failed
 
-__all__ = ["FrameOutput", "HeldFrames", "HostFrame", "Part", "Released", "grow_block"]
+__all__ = ["FrameOutput", "FrameQueue", "HeldFrames", "HostFrame", "Part", "Released", "grow_block"]
 
 Origin = TypeVar("Origin")
+_MAX_WAITING: Final = 64
 
 
 class FrameOutput(Struct, eq=False):
@@ -64,6 +66,54 @@ class HostFrame(Struct, Generic[Origin], eq=False):
     """It leaves as it came: it contains nothing that the engine knows."""
     failed: Failed | None = None
     """The error that it reports."""
+
+    @property
+    def has_marker_call(self) -> bool:
+        """Whether a call from markers starts in it, and something in it is undecided."""
+        events = (event for part in self.parts for event in part.events)
+        return any(part.waiting for part in self.parts) and any(
+            isinstance(event, BlockOpened) and event.is_from_markers for event in events
+        )
+
+    def count_text(self) -> None:
+        """It waits: what came before it and leaves with it waits too, and counts to its size."""
+        self.size = max(self.size, sum(part.size for part in self.parts))
+
+
+class FrameQueue(Generic[Origin]):
+    """The frames that have not left, in order. One that waits holds back those after it."""
+
+    __slots__ = ("frames", "size")
+
+    def __init__(self) -> None:
+        self.frames: deque[HostFrame[Origin]] = deque()
+        self.size = 0
+        """How many characters of text wait."""
+
+    def append(self, frame: HostFrame[Origin]) -> None:
+        self.frames.append(frame)
+        self.size += frame.size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more frames wait than is worth it."""
+        return len(self.frames) > _MAX_WAITING
+
+    def awaited(self) -> set[int]:
+        """The indexes of the choices that frames wait for."""
+        return {part.index for frame in self.frames for part in frame.parts if part.waiting}
+
+    def take_ready(self) -> list[HostFrame[Origin]]:
+        """The frames up to the first that waits."""
+        ready: list[HostFrame[Origin]] = []
+        while self.frames:
+            frame = self.frames[0]
+            for part in frame.parts:
+                if part.waiting:
+                    return ready
+            ready.append(self.frames.popleft())
+            self.size -= frame.size
+        return ready
 
 
 class Released(Struct, Generic[Origin]):

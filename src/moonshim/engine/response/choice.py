@@ -5,12 +5,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from moonshim.engine.assemble import Assembler
+from moonshim.engine.frames import Part
 from moonshim.engine.plan import Plan
 from moonshim.engine.repair.repairer import ResponseRepairer
 from moonshim.engine.repair.surrogates import SurrogateJoiner
-from moonshim.engine.upstream_events import FinishReported
+from moonshim.engine.upstream_events import FinishReported, SignatureReported
 from moonshim.engine.values.conversation import Message, Reasoning, ToolCall
-from moonshim.engine.values.events import Finished
+from moonshim.engine.values.events import CallPiece, Finished, Repaired
 
 __all__ = ["Choice"]
 
@@ -69,3 +70,41 @@ class Choice:
         numbers = self.repairer.numbers
         # A call from markers and one that is only watched may have the same number.
         return sorted(((numbers[block], call) for block, call in self.assembler.tool_calls()), key=lambda one: one[0])
+
+    # -- what the host sends ---------------------------------------------------------
+
+    def close_other_call(self, index: int | None, part: Part) -> None:
+        """The host sends the call with this index. The one before may be whole: then clients need not wait for it."""
+        if index != self.current_call:
+            if self.current_call is not None:
+                self.repairer.close_call(self.current_call, part, explicit=False)
+            self.current_call = index
+
+    def feed_call(self, piece: CallPiece, part: Part) -> None:
+        """A piece of a native call."""
+        self.calls_before_reasoning = None
+        if self.carry.carried or not piece.arguments.isascii():
+            joined = self.carry.join(("arguments", piece.index), piece.arguments, part)
+            piece = replace(piece, arguments=joined)
+        self.repairer.feed_call(piece, part)
+
+    def sign(self, signed: SignatureReported, part: Part) -> None:
+        """A signature says that reasoning is as the host wrote it. Reasoning that had a call in it no longer is."""
+        if signed.field is not None:
+            self.reasoning_field = self.reasoning_field or signed.field
+        if signed.field == "reasoning_content":
+            if not signed.signature and not signed.details:
+                return  # the usual field needs no mention
+            signed = replace(signed, field=None)
+        calls = self.calls_before_reasoning
+        if signed.signature and not signed.details and calls not in (None, self.repairer.calls):
+            part.events.append(Repaired("signature_dropped", "a call was taken out of the reasoning that it signs"))
+        else:
+            self.repairer.sign(signed, part)
+
+    def flush_halves(self, part: Part) -> None:
+        """Half a character at the end of a text stays alone."""
+        if self.carry.carried:
+            for channel, rest in self.carry.flush(part):
+                if channel in ("text", "reasoning"):
+                    self.repairer.feed_text(channel, rest, part)

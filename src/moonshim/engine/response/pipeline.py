@@ -8,22 +8,22 @@ message) reads the events of a frame when it leaves.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final, Generic, TypeAlias, TypeVar, assert_never
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from moonshim.engine.assemble import Assembler
 from moonshim.engine.dialects.protocol import Dialect, Encoder, Template, Writer
 from moonshim.engine.dialects.registry import dialect_named
-from moonshim.engine.frames import HostFrame, Part, Released
+from moonshim.engine.frames import FrameQueue, HostFrame, Part, Released
 from moonshim.engine.grammar.protocol import Notice
 from moonshim.engine.plan import Plan
 from moonshim.engine.repair.finish import STREAM_ENDED, resolve_finish
 from moonshim.engine.repair.repair_log import RepairLog
 from moonshim.engine.repair.repairer import ParsedText
 from moonshim.engine.response.choice import Choice
+from moonshim.engine.response.stages import Stages, take_ending
+from moonshim.engine.response.usage_total import UsageTotal
 from moonshim.engine.response.writers import writer_for
 from moonshim.engine.upstream_events import (
     BlockEnded,
@@ -43,10 +43,7 @@ from moonshim.engine.upstream_events import (
 )
 from moonshim.engine.values.conversation import Message, Usage
 from moonshim.engine.values.events import (
-    BlockClosed,
     BlockDelta,
-    BlockOpened,
-    BlockSigned,
     CallPiece,
     Event,
     Failed,
@@ -63,7 +60,6 @@ Origin = TypeVar("Origin")
 _DETAIL_LENGTH: Final = 200
 HELD_LIMIT: Final = 27
 """Characters that frames may keep waiting: the longest marker less one."""
-_HELD_FRAMES: Final = 64
 
 
 class ResponsePipeline(Generic[Origin]):
@@ -83,15 +79,13 @@ class ResponsePipeline(Generic[Origin]):
         self.writer: Writer[Origin] = writer_for(plan, self.log, encoder)
         self._ends_with_reason, self._single = self.writer.ends_with_reason, self.writer.single
         self._keeps_frames, self._ignored = self.writer.keeps_frames, self.writer.ignored
-        self._stages = plan.stages() or None
-        self._staged = Assembler(plan.names) if self._stages is not None and collect else None
-        """Assembles what the stages made of the response, which is what the client gets."""
-        self._collects_choices = (collect and self._stages is None) or plan.options.assemble_tool_deltas
+        self._stages = Stages(plan, self.log, collect=collect)
+        self._collects_choices = (collect and not self._stages.is_active) or plan.options.assemble_tool_deltas
         self._earlier_message = Message("assistant")
-        self._earlier_usage: Usage | None = None
-        """Content and usage of the responses before a retry."""
-        self._counts_blocks = hold_empty and not self._ends_with_reason
-        self._blocks = self._first_block = 0
+        """The message of the responses before a retry."""
+        self._usage = UsageTotal()
+        self._renumbers = hold_empty and not self._ends_with_reason
+        """Whether blocks are numbered on after a retry."""
         self._begin()
 
     def _begin(self) -> None:
@@ -102,11 +96,9 @@ class ResponsePipeline(Generic[Origin]):
         """Choices that the client's dialect has no place for: they are read for what is wrong with them."""
         if not self._ends_with_reason:
             self._choice(0)
-        self._queue: deque[HostFrame[Origin]] = deque()
-        self._held_size = 0
+        self._queue: FrameQueue[Origin] = FrameQueue()
         self._held_back: list[HostFrame[Origin]] = []
         """The frames that end a response of nothing but reasoning."""
-        self._usage: Usage | None = None
         self._ending: Finished | Failed | None = None
         """How the response ends, where that is written last."""
         self._error: Failed | None = None
@@ -127,17 +119,17 @@ class ResponsePipeline(Generic[Origin]):
     @property
     def usage(self) -> Body | None:
         """The usage as the host reported it."""
-        return self._usage.raw if self._usage is not None else None
+        return self._usage.raw
 
     @property
     def normalized_usage(self) -> Usage | None:
         """The usage in numbers that mean the same for every host, with that of the responses before a retry."""
-        return _add_usage(self._usage, self._earlier_usage)
+        return self._usage.total
 
     def message(self, index: int = 0) -> Message:
         """What has left of a choice."""
-        if self._staged is not None:
-            return Message("assistant") if index else self._staged.message
+        if self._stages.is_active:
+            return Message("assistant") if index else self._stages.message
         choice = self._choices.get(index)
         message = Message("assistant") if choice is None or not self._collect else choice.message
         if index or not self._earlier_message.parts:
@@ -160,9 +152,8 @@ class ResponsePipeline(Generic[Origin]):
     @property
     def finished(self) -> bool:
         """Whether every choice has ended well."""
-        return bool(self._choices) and all(
-            isinstance(choice.repairer.ending, Finished) for choice in self._choices.values()
-        )
+        endings = [choice.repairer.ending for choice in self._choices.values()]
+        return bool(endings) and all(isinstance(ending, Finished) for ending in endings)
 
     @property
     def complete(self) -> bool:
@@ -189,12 +180,11 @@ class ResponsePipeline(Generic[Origin]):
 
     def feed(self, payload: Body, origin: Origin | None) -> list[Released[Origin]]:
         """A payload of the host."""
-        frame = HostFrame(origin, payload)
-        return self._enqueue(frame, over=self._take_all(self.decoder.feed(payload), frame))
+        return self._handle(self.decoder.feed(payload), HostFrame(origin, payload))
 
     def feed_body(self, body: Body) -> list[Released[Origin]]:
         """A whole response, to be written as a stream."""
-        return self._add(self._upstream.decode_response(body), body)
+        return self._handle(self._upstream.decode_response(body), HostFrame(None, body))
 
     def mend_body(self, body: Body) -> Body:
         """A whole response, to be written as one."""
@@ -218,7 +208,7 @@ class ResponsePipeline(Generic[Origin]):
 
     def done(self, origin: Origin | None) -> list[Released[Origin]]:
         """The host said that the stream is over, in a frame that leaves last if it has an `origin`."""
-        released = self._add([*self.decoder.flush(), StreamEnded()])
+        released = self._handle([*self.decoder.flush(), StreamEnded()], HostFrame(None, None))
         return released if origin is None else released + self.pass_through(origin)
 
     def end(self) -> list[Released[Origin]]:
@@ -243,7 +233,7 @@ class ResponsePipeline(Generic[Origin]):
         if self.closed:
             return []
         self.log.add(Repaired("failed", failed.code), 0)
-        return self._add([*self.decoder.flush(), UpstreamFailed(failed)])
+        return self._handle([*self.decoder.flush(), UpstreamFailed(failed)], HostFrame(None, None))
 
     def start_retry(self) -> list[Released[Origin]]:
         """The host was asked again: its next response continues this one, all of which leaves but the ending."""
@@ -253,9 +243,10 @@ class ResponsePipeline(Generic[Origin]):
             self._finish_choices(frame)
         self._queue.append(frame)
         released = self.release_held()
-        self._earlier_message, self._earlier_usage = self.message(), self.normalized_usage
+        self._earlier_message = self.message()
+        self._usage.start_retry()
         released += self.writer.write_without_ending(self._held_back)
-        self._first_block = self._blocks
+        self._stages.start_retry()
         self._begin()
         self._started = True
         return released
@@ -264,7 +255,7 @@ class ResponsePipeline(Generic[Origin]):
 
     def idle_choice(self) -> Choice | None:
         """The only choice, if everything has left, so that its next text may take the fast path."""
-        if self._stages is not None or self._queue or len(self._choices) != 1 or not self.writer.is_idle:
+        if self._stages.is_active or self._queue.frames or len(self._choices) != 1 or not self.writer.is_idle:
             return None
         choice = self._choices.get(0)
         if choice is None or choice.carry.carried or self._held_back or not choice.repairer.is_idle:
@@ -273,46 +264,47 @@ class ResponsePipeline(Generic[Origin]):
 
     def template(self, block: int) -> Template | None:
         """How the next piece of this block is written."""
-        return self.writer.template(self._first_block + block)
+        return self.writer.template(self._stages.first_block + block)
 
     def write_delta(self, block: int, text: str) -> list[Released[Origin]]:
         """A piece of a block that was read on the fast path, and whose block has no template."""
         frame: HostFrame[Origin] = HostFrame(None, None)
         frame.parts = [Part(numbers=self._choices[0].repairer.numbers)]
-        frame.parts[0].events.append(BlockDelta(self._first_block + block, text))
+        frame.parts[0].events.append(BlockDelta(self._stages.first_block + block, text))
         return self.writer.write(frame)
 
     def resume(
         self, only: OnlyText, text: str, parsed: ParsedText | str, payload: Body, origin: Origin | None
     ) -> list[Released[Origin]]:
         """Continue with a payload whose text the fast path has read, and could not handle: `parsed` is the result."""
-        frame, choice = HostFrame(origin, payload), self._choices[0]
-        part = self._part(frame, choice)
-        event: UpstreamEvent
+        frame, part = self._frame_of(only, text, payload, origin)
+        repairer = self._choices[0].repairer
         if isinstance(parsed, ParsedText):
             assert only.channel is not None
-            event, frame.size = TextDelta(only.channel, text), len(text)
-            choice.repairer.feed_text(only.channel, text, part, parsed)
+            repairer.feed_text(only.channel, text, part, parsed)
         else:
-            event = CallPiece(only.index, arguments=text)
-            choice.repairer.feed_call(event, part, parsed)
-        frame.read = part.read = [event]
+            repairer.feed_call(CallPiece(only.index, arguments=text), part, parsed)
         return self._enqueue(frame, over=False)
 
     def adopt(self, only: OnlyText, text: str, share: int, payload: Body, origin: Origin) -> None:
         """Queue a frame that the fast path has read, and whose last characters, `share` of them, are undecided."""
-        choice = self._choices[0]
-        frame: HostFrame[Origin] = HostFrame(origin, payload)
-        part = self._part(frame, choice)
-        event: UpstreamEvent = CallPiece(only.index, arguments=text)
+        frame, part = self._frame_of(only, text, payload, origin)
+        self._choices[0].repairer.adopt(only.channel, text[: len(text) - share], share, part)
+        self._queue.append(frame)
+
+    def _frame_of(
+        self, only: OnlyText, text: str, payload: Body, origin: Origin | None
+    ) -> tuple[HostFrame[Origin], Part]:
+        frame = HostFrame(origin, payload)
+        part = self._part(frame, self._choices[0])
         if only.channel is not None:
-            event = TextDelta(only.channel, text)
+            part.read.append(TextDelta(only.channel, text))
+        else:
+            part.read.append(CallPiece(only.index, arguments=text))
+        frame.read = part.read
         if only.channel is not None or self._ends_with_reason:
             frame.size = len(text)
-        frame.read = part.read = [event]
-        choice.repairer.adopt(only.channel, text[: len(text) - share], share, part)
-        self._queue.append(frame)
-        self._held_size += frame.size
+        return frame, part
 
     # -- decode > repair -------------------------------------------------------------
 
@@ -339,35 +331,23 @@ class ResponsePipeline(Generic[Origin]):
         known = {part.index: part for part in frame.parts}
         return [(choice, known.get(choice.index) or self._part(frame, choice)) for choice in choices]
 
-    def _add(self, events: list[UpstreamEvent], payload: Body | None = None) -> list[Released[Origin]]:
-        """What was read, in a frame that cannot leave as it came."""
-        frame: HostFrame[Origin] = HostFrame(None, payload)
+    def _handle(self, events: list[UpstreamEvent], frame: HostFrame[Origin]) -> list[Released[Origin]]:
         return self._enqueue(frame, over=self._take_all(events, frame))
 
     def _take_all(self, events: list[UpstreamEvent], frame: HostFrame[Origin]) -> bool:
         """Repair what was read, into the frame; whether the stream is over."""
         frame.read = events
-        choice: Choice | None = None
-        part: Part | None = None
-        if self._single:
-            choice = self._choices[0]
-            part = self._part(frame, choice)
+        choice = self._choices[0] if self._single else None
+        part = self._part(frame, choice) if choice is not None else None
         over = False
         for event in events:
             if type(event) is ChoiceSelected:
                 choice = self._choice(event.index)
-                if not self._single:
-                    part = Part(index=event.index, numbers=choice.repairer.numbers)
-                    frame.parts.append(part)
-                elif event.index:
-                    part = self._part(frame, choice)
-                else:
-                    part = frame.parts[0]
+                part = frame.parts[0] if self._single and not event.index else self._part(frame, choice)
                 continue
             if choice is None and type(event) is TextDelta:
                 choice = self._choice(0)
-                part = Part(numbers=choice.repairer.numbers)
-                frame.parts.append(part)
+                part = self._part(frame, choice)
             if part is not None:
                 part.read.append(event)
             over = self._take(event, choice, part, frame) or over
@@ -386,29 +366,41 @@ class ResponsePipeline(Generic[Origin]):
     def _take(self, event: UpstreamEvent, choice: Choice | None, part: Part | None, frame: HostFrame[Origin]) -> bool:
         """Repair one thing that the host sent, into its part of the frame; whether the stream is over."""
         if self.closed or (self._held_back and not self._ends_with_reason):
-            if self._stages is None or self._stages.failure is None:  # else it is not the host that goes on too long
+            if self._stages.failure is None:  # else it is not the host that goes on too long
                 self.log.add(Repaired("after_done", str(frame.payload)[:_DETAIL_LENGTH]), 0)
             return False
         if choice is not None and part is not None:
             return self._take_part(event, choice, part, frame)
+        return self._take_top(event, None, frame)
+
+    def _take_top(self, event: UpstreamEvent, part: Part | None, frame: HostFrame[Origin]) -> bool:
+        """What belongs to no choice; `part` is the one that it came in, if any."""
         match event:
-            case ResponseStarted(usage=usage):
+            case ResponseStarted():
                 self.saw_chunks = True
-                self._count(usage)
+                self._usage.add(event.usage)
+                if part is not None and not self._started and not self._ends_with_reason:
+                    part.events.append(Started(event.id, event.model, event.created, event.usage))
             case UsageReported(usage=usage):
-                self._count(usage)
+                self._usage.add(usage)
             case Notice(rule=rule, detail=detail):
-                if rule not in self._ignored:
+                if rule in self._ignored:
+                    return False
+                if part is not None:
+                    part.events.append(Repaired(rule, detail))
+                else:
                     self.log.add(Repaired(rule, detail), 0)
-            case UnknownPayload():
+            case UnknownPayload(payload=payload):
                 self._pass_unknown(event, frame)
+                if self._same_wire and part is not None:
+                    part.events.append(Opaque(payload))
             case UpstreamFailed(failed=failed, choice=index):
                 return self._fail_choices(failed, index, frame)
             case StreamEnded():
                 self._finish_choices(frame, over=True)
                 return True
             case _:
-                raise AssertionError(f"{event} belongs to a choice")
+                raise AssertionError(f"{type(event).__name__} belongs to a choice")
         return False
 
     def _take_part(self, event: UpstreamEvent, choice: Choice, part: Part, frame: HostFrame[Origin]) -> bool:
@@ -433,66 +425,37 @@ class ResponsePipeline(Generic[Origin]):
                 # Where the ending is written last, what follows the reason still belongs to the response.
                 choice.finish = choice.finish or event
                 if self._ends_with_reason or choice.index:
-                    self._flush_halves(choice, part)
+                    choice.flush_halves(part)
                     repairer.finish(event.reason, part)
                     if self._plan.options.assemble_tool_deltas:
                         part.summary = choice.tool_calls
             case SignatureReported():
-                self._sign(event, choice, part)
+                choice.sign(event, part)
             case BlockEnded():
                 choice.calls_before_reasoning = None
                 repairer.pause(part)
             case ToolCallEnded(index=index):
                 if not self._ends_with_reason:
                     repairer.close_call(index, part)
-            case ResponseStarted():
-                self.saw_chunks = True
-                self._count(event.usage)
-                if not self._started and not self._ends_with_reason:
-                    part.events.append(Started(event.id, event.model, event.created, event.usage))
-            case UsageReported(usage=usage):
-                self._count(usage)
-            case Notice(rule=rule, detail=detail):
-                if rule not in self._ignored:
-                    part.events.append(Repaired(rule, detail))
             case UnknownFields(fields=fields):
                 if not self._keeps_frames:
                     for name, value in fields.items():
                         part.events.append(Repaired("not_said", f"{name}: {value}"[:_DETAIL_LENGTH]))
-            case UnknownPayload():
-                self._pass_unknown(event, frame)
-                if self._same_wire:
-                    part.events.append(Opaque(event.payload))
-            case UpstreamFailed(failed=failed, choice=index):
-                return self._fail_choices(failed, index, frame)
-            case StreamEnded():
-                self._finish_choices(frame, over=True)
-                return True
-            case ChoiceSelected():
-                raise AssertionError("selected before")
             case _:
-                assert_never(event)
+                return self._take_top(event, part, frame)
         return False
 
     def _take_call(self, piece: CallPiece, choice: Choice, part: Part, frame: HostFrame[Origin]) -> None:
-        repairer = choice.repairer
-        choice.calls_before_reasoning = None
-        if self._ends_with_reason and repairer.watch is not None:
+        if not self._ends_with_reason:
+            choice.close_other_call(piece.index, part)
+        elif choice.repairer.watch is not None:
             part.ids = part.ids or []
             if piece.odd != "function_call":
-                part.ids.append(repairer.watch.feed(piece, part))
+                part.ids.append(choice.repairer.watch.feed(piece, part))
             return
-        if not self._ends_with_reason and piece.index != choice.current_call:
-            # Its arguments may be whole: then it is over, and clients need not wait for the end to run it.
-            if choice.current_call is not None:
-                repairer.close_call(choice.current_call, part, explicit=False)
-            choice.current_call = piece.index
-        if self._ends_with_reason:
+        else:
             frame.size += len(piece.arguments)
-        if choice.carry.carried or not piece.arguments.isascii():
-            joined = choice.carry.join(("arguments", piece.index), piece.arguments, part)
-            piece = replace(piece, arguments=joined)
-        repairer.feed_call(piece, part)
+        choice.feed_call(piece, part)
 
     def _pass_unknown(self, unknown: UnknownPayload, frame: HostFrame[Origin]) -> None:
         """A payload that the decoder cannot read: a client of the same dialect may."""
@@ -501,32 +464,12 @@ class ResponsePipeline(Generic[Origin]):
             detail = unknown.detail or str(unknown.payload)[:_DETAIL_LENGTH]
             self.log.add(Repaired("not_a_chunk", detail), 0)
 
-    def _sign(self, signed: SignatureReported, choice: Choice, part: Part) -> None:
-        """A signature says that reasoning is as the host wrote it. Reasoning that had a call in it no longer is."""
-        repairer = choice.repairer
-        if signed.field is not None:
-            choice.reasoning_field = choice.reasoning_field or signed.field
-        if signed.field == "reasoning_content":
-            if not signed.signature and not signed.details:
-                return  # the usual field needs no mention
-            signed = replace(signed, field=None)
-        if signed.signature and not signed.details and choice.calls_before_reasoning not in (None, repairer.calls):
-            part.events.append(Repaired("signature_dropped", "a call was taken out of the reasoning that it signs"))
-        else:
-            repairer.sign(signed, part)
-
-    def _flush_halves(self, choice: Choice, part: Part) -> None:
-        if choice.carry.carried:
-            for channel, rest in choice.carry.flush(part):
-                if channel in ("text", "reasoning"):
-                    choice.repairer.feed_text(channel, rest, part)
-
     def _finish_choices(self, frame: HostFrame[Origin], *, over: bool = False) -> None:
         """No more comes of any choice. `over`: the host said so, and then one without a finish reason has ended too."""
         self._stream_ended = self._stream_ended or over
         for choice, part in self._all_parts(frame, [*self._choices.values(), *self._unwritten.values()]):
             repairer = choice.repairer
-            self._flush_halves(choice, part)
+            choice.flush_halves(part)
             if repairer.ending is not None:
                 if self._ends_with_reason:
                     repairer.drain_late(part)
@@ -548,77 +491,52 @@ class ResponsePipeline(Generic[Origin]):
         self._error = frame.failed = failed
         failing = [*self._choices.values()] if index is None else [*filter(None, [self._choices.get(index)])]
         for choice, part in self._all_parts(frame, failing):
-            self._flush_halves(choice, part)
+            choice.flush_halves(part)
             choice.repairer.abandon(failed, part)
         # The frames of other choices go on waiting.
         self._failed = self._failed or index is None
         return index is None
 
-    def _count(self, usage: Usage | None) -> None:
-        """A later count takes the place of an earlier one, number by number."""
-        if usage is None:
-            return
-        known = self._usage
-        if known is None:
-            self._usage = usage
-            return
-        numbers = {
-            name: value if (value := getattr(usage, name)) is not None else getattr(known, name)
-            for name in ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
-        }
-        self._usage = Usage(**numbers, raw=known.raw | usage.raw)
-
     # -- write -----------------------------------------------------------------------
 
     def _enqueue(self, frame: HostFrame[Origin], *, over: bool) -> list[Released[Origin]]:
-        brings_call = False
+        waits = False
         for part in frame.parts:
-            if part.waiting:
-                # What came before it, and leaves with it, waits with it.
-                if frame.size or self._ends_with_reason:
-                    frame.size = max(frame.size, sum(one.size for one in frame.parts))
-                # A call from markers cannot leave as it came, so there is nothing to wait for.
-                brings_call = any(
-                    isinstance(event, BlockOpened) and event.is_from_markers
-                    for one in frame.parts
-                    for event in one.events
-                )
-                break
-        self._queue.append(frame)
-        self._held_size += frame.size
-        released = [] if over else self._release_ready()
-        if over or brings_call or (self._queue and self._waits_too_long()):
-            released += self.release_held()
-        if self._stages is not None and self._stages.failure is not None and not self.closed:
+            waits = waits or part.waiting > 0
+        if not waits and not over and not self._queue.frames:
+            released = self._release(frame)
+        else:
+            if waits and (frame.size or self._ends_with_reason):
+                frame.count_text()
+            self._queue.append(frame)
+            released = [] if over else self._release_ready()
+            if over or (self._queue.frames and self._waits_too_long(frame)):
+                released += self.release_held()
+        if self._stages.is_active and self._stages.failure is not None and not self.closed:
             failure = self._stages.failure
             self._ending, over = Failed(failure.code, str(failure), retryable=False), True
         return released + self._close(frame) if over and not self._ends_with_reason else released
 
-    def _waits_too_long(self) -> bool:
+    def _waits_too_long(self, frame: HostFrame[Origin]) -> bool:
         """Only a frame that may leave as it came is worth waiting for."""
-        if not self._keeps_frames or len(self._queue) > _HELD_FRAMES:
+        if not self._keeps_frames or self._queue.is_full:
             return True
-        if self._held_size <= HELD_LIMIT:
+        if frame.has_marker_call:
+            return True  # it cannot leave as it came
+        if self._queue.size <= HELD_LIMIT:
             return False
-        awaited = {part.index for frame in self._queue for part in frame.parts if part.waiting}
-        named = sum(self._choices[index].repairer.named_held_size for index in awaited)
-        return self._held_size - named > HELD_LIMIT
+        named = sum(self._choices[index].repairer.named_held_size for index in self._queue.awaited())
+        return self._queue.size - named > HELD_LIMIT
 
     def release_held(self) -> list[Released[Origin]]:
         """Frames wait no longer: they leave with what is decided, the rest goes out with a later one."""
-        for index in {part.index for frame in self._queue for part in frame.parts if part.waiting}:
+        for index in self._queue.awaited():
             self._choices[index].repairer.release_all()
         return self._release_ready()
 
     def _release_ready(self) -> list[Released[Origin]]:
         released: list[Released[Origin]] = []
-        while self._queue:
-            frame = self._queue[0]
-            for part in frame.parts:
-                if part.waiting:
-                    return released
-            self._queue.popleft()
-            self._held_size -= frame.size
+        for frame in self._queue.take_ready():
             released += self._release(frame)
         return released
 
@@ -643,48 +561,17 @@ class ResponsePipeline(Generic[Origin]):
             if type(event) is Repaired:
                 repaired = True
                 self.log.add(event, part.index)
-        if repaired and self._stages is None:
+        if repaired and not self._stages.is_active:
             events = part.events = [event for event in events if type(event) is not Repaired]
-        if not self._ends_with_reason:
-            events = part.events = self._without_ending(events)
-        if self._stages is not None or self._counts_blocks:
-            part.events = self._stage(events)
-        if self._stages is None:
+        if not self._ends_with_reason and (self._ending is not None or _ends(events)):
+            events, ending = take_ending(events, failed=isinstance(self._ending, Failed))
+            part.events, self._ending = events, ending or self._ending
+        if self._stages.is_active or self._renumbers:
+            part.events = self._stages.feed(events)
+        if not self._stages.is_active:
             assembler = self._choices[part.index].assembler
             if assembler is not None:
                 assembler.extend(events)
-
-    def _without_ending(self, events: list[Event]) -> list[Event]:
-        """The events but the ending, which is written last; calls that it cuts off are not complete."""
-        failed = isinstance(self._ending, Failed)
-        if not failed and not (events and isinstance(events[-1], (Finished, Failed))):
-            return events
-        if events and isinstance(events[-1], (Finished, Failed)):
-            *events, ending = events
-            assert isinstance(ending, (Finished, Failed))
-            self._ending, failed = ending, failed or isinstance(ending, Failed)
-        # Nothing says that such a call is whole, only that there is no more of it: clients must not run it.
-        return [replace(one, complete=False) if failed and isinstance(one, BlockClosed) else one for one in events]
-
-    def _stage(self, events: list[Event]) -> list[Event]:
-        """What the stages make of events; blocks are numbered on from response to response."""
-        staged: list[Event] = []
-        for event in events:
-            if isinstance(event, BlockOpened):
-                self._blocks += 1
-            if self._first_block and isinstance(event, (BlockOpened, BlockDelta, BlockSigned, BlockClosed)):
-                event = replace(event, index=self._first_block + event.index)
-            for one in self._stages.feed(event) if self._stages is not None else (event,):
-                if isinstance(one, Repaired):
-                    if one is not event:
-                        self.log.add(one, 0)
-                    continue
-                if isinstance(one, (Finished, Failed)):
-                    self.sent_ending = one
-                elif self._staged is not None:
-                    self._staged.feed(one)
-                staged.append(one)
-        return staged
 
     def _close(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
         """The ending leaves; nothing comes after it."""
@@ -706,17 +593,10 @@ class ResponsePipeline(Generic[Origin]):
                 stop_sequence=finish.stop_sequence if finish is not None else None,
                 usage=self.normalized_usage,
             )
-        self.sent_ending = ending
-        return self._stage([ending])
+        events = self._stages.feed([ending])
+        self.sent_ending = next((one for one in events if isinstance(one, (Finished, Failed))), ending)
+        return events
 
 
-def _add_usage(usage: Usage | None, spent: Usage | None) -> Usage | None:
-    """The usage of a response, with the tokens of an earlier one that nobody could use."""
-    if usage is None or spent is None:
-        return usage or spent
-    total = {
-        name: (getattr(usage, name) or 0) + (getattr(spent, name) or 0)
-        for name in ("output_tokens", "reasoning_tokens")
-        if getattr(usage, name) is not None
-    }
-    return replace(usage, **total)
+def _ends(events: list[Event]) -> bool:
+    return bool(events) and isinstance(events[-1], (Finished, Failed))

@@ -81,7 +81,7 @@ class ChatDecoder:
         for choice in choices:
             if not isinstance(choice, dict) or ("message" in choice and "delta" not in choice):
                 return [UnknownPayload(payload, detail="a choice that is no delta")]
-            counts = counts or "usage" in choice
+            counts = counts or choice.get("usage") is not None
         out: list[UpstreamEvent] = []
         if not self._began:
             self._began = True
@@ -122,7 +122,7 @@ class ChatDecoder:
             return None
         choice = choices[0]
         delta = choice.get("delta") if type(choice) is dict else None
-        if type(delta) is not dict or len(delta) != 1 or choice.get("finish_reason") or "usage" in choice:
+        if type(delta) is not dict or len(delta) != 1 or choice.get("finish_reason") or choice.get("usage"):
             return None
         content, index = delta.get("content"), choice.get("index")
         if type(content) is not str or type(index) is not int or index:
@@ -265,10 +265,13 @@ def decode_response(body: Json) -> list[UpstreamEvent]:
         return [UnknownPayload(body, detail=", ".join(map(str, body))[:_DETAIL_LENGTH])]
     decoder = ChatDecoder()
     out: list[UpstreamEvent] = [_start(body), *decoder._usage.read(body)]
+    if not any(isinstance(one, dict) and isinstance(one.get("message"), dict) for one in choices):
+        detail = f"a choice without a message: {_shortened(choices)}"
+        return [*out, UnknownPayload(body, known=not choices, detail=detail)]
     for place, choice in enumerate(choices):
         message = choice.get("message") if isinstance(choice, dict) else None
         if not isinstance(message, dict):
-            out.append(Notice("not_a_chunk", "a choice without a message"))
+            out.append(Notice("not_a_chunk", f"a choice without a message: {_shortened(choice)}"))
             continue
         out.append(ChoiceSelected(place))
         read: list[UpstreamEvent] = []

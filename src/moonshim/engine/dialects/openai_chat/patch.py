@@ -220,7 +220,7 @@ class ChatPatchWriter(Generic[Origin]):
             piece = events[0]
             kind = state.builder.kinds.get(piece.index)
             text = content if kind == "text" else reasoning if kind == "reasoning" else ""
-            if piece.text == text and not (reasoning and content) and "usage" not in choice:
+            if piece.text == text and not (reasoning and content) and choice.get("usage") is None:
                 segment = Segment(reasoning=reasoning, content=content, calls=[])
                 return _Written(choice, [segment], state.reasoning), changed, carries_role
         segments = state.builder.build(events)
@@ -229,7 +229,7 @@ class ChatPatchWriter(Generic[Origin]):
             changed
             or patched
             or len(segments) > 1
-            or (self._repairs and "usage" in choice)
+            or (self._repairs and choice.get("usage") is not None)
             or (summary is not None and choice.get("message") != _summary_message(summary))
             or not _is_same(segments[0] if segments else Segment(), reasoning, content, raw, pieces, entries)
         )
@@ -411,7 +411,7 @@ class ChatPatchWriter(Generic[Origin]):
             ] + sent.calls
         reason = ending.reason if isinstance(ending, Finished) else None
         failed = ending if isinstance(ending, Failed) else None
-        odd = self._repairs and ("usage" in choice or any(piece.odd for piece in pieces))
+        odd = self._repairs and (choice.get("usage") is not None or any(piece.odd for piece in pieces))
         same = (
             (sent.reasoning, sent.content, reason) == (reasoning, content, raw)
             and [_identity(one) for one in sent.calls] == [_identity(one) for one in pieces]
