@@ -563,7 +563,8 @@ class ResponsePipeline(Generic[Origin]):
                 self.log.add(event, part.index)
         if repaired and not self._stages.is_active:
             events = part.events = [event for event in events if type(event) is not Repaired]
-        if not self._ends_with_reason and (self._ending is not None or _ends(events)):
+        ends = bool(events) and isinstance(events[-1], (Finished, Failed))
+        if not self._ends_with_reason and (ends or self._ending is not None):
             events, ending = take_ending(events, failed=isinstance(self._ending, Failed))
             part.events, self._ending = events, ending or self._ending
         if self._stages.is_active or self._renumbers:
@@ -596,7 +597,3 @@ class ResponsePipeline(Generic[Origin]):
         events = self._stages.feed([ending])
         self.sent_ending = next((one for one in events if isinstance(one, (Finished, Failed))), ending)
         return events
-
-
-def _ends(events: list[Event]) -> bool:
-    return bool(events) and isinstance(events[-1], (Finished, Failed))
