@@ -17,6 +17,7 @@ from moonshim.config import Config, ProviderConfig, Secret
 from moonshim.gateway.app import build_app
 from moonshim.gateway.state import GatewayState
 from moonshim.http_server.protocol import protocol_with
+from moonshim.http_server.server import AppServer
 
 __all__ = ["Running", "config_for", "running"]
 
@@ -39,7 +40,7 @@ def config_for(url: str, *, dialect: str = "openai_chat", **given: Any) -> Confi
 class Running:
     """A running gateway."""
 
-    def __init__(self, state: GatewayState, port: int, server: uvicorn.Server) -> None:
+    def __init__(self, state: GatewayState, port: int, server: AppServer) -> None:
         self.state, self.port, self.server = state, port, server
         self.url = f"http://127.0.0.1:{port}"
 
@@ -71,9 +72,8 @@ async def running(config: Config, *, providers: tuple[ProviderConfig, ...] = ())
             server_header=False,
             ws="none",
         )
-        server = uvicorn.Server(options)
-        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-        task = asyncio.create_task(server._serve([listening]))
+        server = AppServer(options)
+        task = asyncio.create_task(server.serve([listening]))
         try:
             while not server.started:
                 await asyncio.sleep(0.001)
@@ -81,6 +81,6 @@ async def running(config: Config, *, providers: tuple[ProviderConfig, ...] = ())
                     task.result()
             yield Running(state, listening.getsockname()[1], server)
         finally:
-            server.should_exit = server.force_exit = True
+            server.exit_now()
             await task
             await state.close()
