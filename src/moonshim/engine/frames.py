@@ -17,7 +17,7 @@ from msgspec import Struct
 from moonshim.engine.upstream_events import UpstreamEvent
 from moonshim.engine.values.events import BlockDelta, BlockOpened, Event, Failed
 
-__all__ = ["FrameOutput", "FrameQueue", "HeldFrames", "HostFrame", "Part", "Released", "grow_block"]
+__all__ = ["ChoicePart", "FrameOutput", "FrameQueue", "HeldFrames", "HostFrame", "Released", "grow_block"]
 
 Origin = TypeVar("Origin")
 _MAX_WAITING: Final = 64
@@ -37,7 +37,7 @@ class FrameOutput(Struct, eq=False):
         return self.held + sum(len(event.text) for event in self.events if isinstance(event, BlockDelta))
 
 
-class Part(FrameOutput, eq=False):
+class ChoicePart(FrameOutput, eq=False):
     """One choice of a payload: what was read in it, and the events that leave for it."""
 
     index: int = 0
@@ -45,8 +45,8 @@ class Part(FrameOutput, eq=False):
     numbers: Mapping[int, int] = {}
     """The number of each call, by its block."""
     read: list[UpstreamEvent] = []
-    ids: list[str | None] | None = None
-    """Where native calls are not to be touched: the identifier to write for each piece, None to leave it."""
+    ids: list[str | None] = []
+    """Where native deltas are left alone: the identifier to write for each piece, None to leave it."""
     summary: Callable[[], list[Any]] | None = None
     """Gives the calls of the choice so far, each with its number, where its last chunk is to repeat them."""
 
@@ -59,7 +59,7 @@ class HostFrame(Struct, Generic[Origin], eq=False):
     payload: dict[str, Any] | None
     read: list[UpstreamEvent] = []
     """All that was read in the payload, for every choice."""
-    parts: list[Part] = []
+    parts: list[ChoicePart] = []
     size: int = 0
     """How many characters of text came in it."""
     passes: bool = False

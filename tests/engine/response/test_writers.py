@@ -9,7 +9,7 @@ import pytest
 from moonshim.engine.dialects.anthropic.patch import MessagesPatchWriter
 from moonshim.engine.dialects.openai_chat.patch import ChatPatchWriter
 from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
-from moonshim.engine.frames import HostFrame, Part, Released
+from moonshim.engine.frames import ChoicePart, HostFrame, Released
 from moonshim.engine.plan import Plan, plan_for
 from moonshim.engine.repair.repair_log import RepairLog
 from moonshim.engine.response.writers import EncodingWriter, EventCollector, writer_for
@@ -74,7 +74,7 @@ def encoding(collector: EventCollector) -> EncodingWriter[str]:
 def test_an_encoder_gets_the_events_of_the_first_choice_in_order() -> None:
     collector = EventCollector()
     frame: HostFrame[str] = HostFrame("as it came", {})
-    frame.parts = [Part(list(EVENTS))]
+    frame.parts = [ChoicePart(list(EVENTS))]
     assert encoding(collector).write(frame) == []
     assert encoding(collector).write_ending(frame, [Finished("stop")]) == []
     assert collector.events == [*EVENTS, Finished("stop")]
@@ -88,7 +88,7 @@ def test_what_has_no_payload_leaves_as_it_came() -> None:
 
 def test_a_whole_response_is_written_in_the_client_s_dialect() -> None:
     frame: HostFrame[str] = HostFrame(None, {})
-    frame.parts = [Part([*EVENTS, Finished("stop")])]
+    frame.parts = [ChoicePart([*EVENTS, Finished("stop")])]
     body = encoding(EventCollector()).write_body(frame)
     assert (body["type"], body["content"], body["stop_reason"]) == (
         "message",

@@ -138,7 +138,7 @@ class ResponseRepairer:
     def sign(self, signed: SignatureReported, output: FrameOutput) -> None:
         """The host said what it wants back with the reasoning that it has just sent."""
         before = self._held["reasoning"]
-        if before and (signed.signature or signed.details):
+        if before and (signed.signature or signed.details or self._blocks.open_channel != "reasoning"):
             self._handle("reasoning", before, self._grammars["reasoning"].flush(), "", output)
         self._blocks.sign(signed, output)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from moonshim.engine.assemble import Assembler
-from moonshim.engine.frames import Part
+from moonshim.engine.frames import ChoicePart
 from moonshim.engine.plan import Plan
 from moonshim.engine.repair.repairer import ResponseRepairer
 from moonshim.engine.repair.surrogates import SurrogateJoiner
@@ -73,14 +73,14 @@ class Choice:
 
     # -- what the host sends ---------------------------------------------------------
 
-    def close_other_call(self, index: int | None, part: Part) -> None:
+    def close_other_call(self, index: int | None, part: ChoicePart) -> None:
         """The host sends the call with this index. The one before may be whole: then clients need not wait for it."""
         if index != self.current_call:
             if self.current_call is not None:
                 self.repairer.close_call(self.current_call, part, explicit=False)
             self.current_call = index
 
-    def feed_call(self, piece: CallPiece, part: Part) -> None:
+    def feed_call(self, piece: CallPiece, part: ChoicePart) -> None:
         """A piece of a native call."""
         self.calls_before_reasoning = None
         if self.carry.carried or not piece.arguments.isascii():
@@ -88,7 +88,7 @@ class Choice:
             piece = replace(piece, arguments=joined)
         self.repairer.feed_call(piece, part)
 
-    def sign(self, signed: SignatureReported, part: Part) -> None:
+    def sign(self, signed: SignatureReported, part: ChoicePart) -> None:
         """A signature says that reasoning is as the host wrote it. Reasoning that had a call in it no longer is."""
         if signed.field is not None:
             self.reasoning_field = self.reasoning_field or signed.field
@@ -102,7 +102,7 @@ class Choice:
         else:
             self.repairer.sign(signed, part)
 
-    def flush_halves(self, part: Part) -> None:
+    def flush_halves(self, part: ChoicePart) -> None:
         """Half a character at the end of a text stays alone."""
         if self.carry.carried:
             for channel, rest in self.carry.flush(part):

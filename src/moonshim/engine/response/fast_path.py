@@ -3,8 +3,8 @@
 Most chunks of a stream are alike but for their text. A `FrameTemplate` knows their bytes, so
 the text is cut out, read by the repairer, and leaves in the host's own frame or in one that the writer
 has given once. Whatever is not that simple takes the slow path, which stays the only judge: the
-fast path is open after a frame of the known shape that took the slow path, so whatever that
-changed in those who read and write, the next one changes nothing there.
+fast path opens after a frame of the known shape that took the slow path, so whatever that
+changed in decoder and writer, the next one changes nothing there.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from moonshim.engine.dialects.protocol import Dialect, Encoder, Template, Writer
 from moonshim.engine.dialects.registry import dialect_named
-from moonshim.engine.frames import FrameQueue, HostFrame, Part, Released
+from moonshim.engine.frames import ChoicePart, FrameQueue, HostFrame, Released
 from moonshim.engine.grammar.protocol import Notice
 from moonshim.engine.plan import Plan
 from moonshim.engine.repair.finish import STREAM_ENDED, resolve_finish
@@ -105,12 +105,9 @@ class ResponsePipeline(Generic[Origin]):
         """The last error that the host reported, or that it ended with."""
         self._failed = False
         """Whether an error has ended all choices."""
-        self._started = False
-        """Whether the client knows already that the response has begun."""
-        self._stream_ended = False
-        """Whether the host said that the stream is over."""
-        self.closed = False
-        """Whether the ending has left, where that is written last."""
+        self._started = False  # whether the client knows that the response has begun
+        self._stream_ended = False  # whether the host said so
+        self.closed = False  # whether the ending has left, where that is written last
         self.sent_ending: Finished | Failed | None = None
         self.saw_chunks = False
 
@@ -269,7 +266,7 @@ class ResponsePipeline(Generic[Origin]):
     def write_delta(self, block: int, text: str) -> list[Released[Origin]]:
         """A piece of a block that was read on the fast path, and whose block has no template."""
         frame: HostFrame[Origin] = HostFrame(None, None)
-        frame.parts = [Part(numbers=self._choices[0].repairer.numbers)]
+        frame.parts = [ChoicePart(numbers=self._choices[0].repairer.numbers)]
         frame.parts[0].events.append(BlockDelta(self._stages.first_block + block, text))
         return self.writer.write(frame)
 
@@ -294,7 +291,7 @@ class ResponsePipeline(Generic[Origin]):
 
     def _frame_of(
         self, only: OnlyText, text: str, payload: Body, origin: Origin | None
-    ) -> tuple[HostFrame[Origin], Part]:
+    ) -> tuple[HostFrame[Origin], ChoicePart]:
         frame = HostFrame(origin, payload)
         part = self._part(frame, self._choices[0])
         if only.channel is not None:
@@ -320,13 +317,13 @@ class ResponsePipeline(Generic[Origin]):
         return choice
 
     @staticmethod
-    def _part(frame: HostFrame[Origin], choice: Choice) -> Part:
+    def _part(frame: HostFrame[Origin], choice: Choice) -> ChoicePart:
         """A new part of the frame."""
-        part = Part(index=choice.index, numbers=choice.repairer.numbers)
+        part = ChoicePart(index=choice.index, numbers=choice.repairer.numbers)
         frame.parts.append(part)
         return part
 
-    def _all_parts(self, frame: HostFrame[Origin], choices: Iterable[Choice]) -> list[tuple[Choice, Part]]:
+    def _all_parts(self, frame: HostFrame[Origin], choices: Iterable[Choice]) -> list[tuple[Choice, ChoicePart]]:
         """These choices with their parts of the frame, which the host did not send, or which is a whole response."""
         known = {part.index: part for part in frame.parts}
         return [(choice, known.get(choice.index) or self._part(frame, choice)) for choice in choices]
@@ -363,17 +360,20 @@ class ResponsePipeline(Generic[Origin]):
                     self.log.add(event, part.index)
         del frame.parts[1:]
 
-    def _take(self, event: UpstreamEvent, choice: Choice | None, part: Part | None, frame: HostFrame[Origin]) -> bool:
+    def _take(
+        self, event: UpstreamEvent, choice: Choice | None, part: ChoicePart | None, frame: HostFrame[Origin]
+    ) -> bool:
         """Repair one thing that the host sent, into its part of the frame; whether the stream is over."""
         if self.closed or (self._held_back and not self._ends_with_reason):
-            if self._stages.failure is None:  # else it is not the host that goes on too long
+            # After a failure of a stage it is not the host that goes on too long.
+            if self._stages.failure is None and type(event) is not StreamEnded:
                 self.log.add(Repaired("after_done", str(frame.payload)[:_DETAIL_LENGTH]), 0)
             return False
         if choice is not None and part is not None:
             return self._take_part(event, choice, part, frame)
         return self._take_top(event, None, frame)
 
-    def _take_top(self, event: UpstreamEvent, part: Part | None, frame: HostFrame[Origin]) -> bool:
+    def _take_top(self, event: UpstreamEvent, part: ChoicePart | None, frame: HostFrame[Origin]) -> bool:
         """What belongs to no choice; `part` is the one that it came in, if any."""
         match event:
             case ResponseStarted():
@@ -403,7 +403,7 @@ class ResponsePipeline(Generic[Origin]):
                 raise AssertionError(f"{type(event).__name__} belongs to a choice")
         return False
 
-    def _take_part(self, event: UpstreamEvent, choice: Choice, part: Part, frame: HostFrame[Origin]) -> bool:
+    def _take_part(self, event: UpstreamEvent, choice: Choice, part: ChoicePart, frame: HostFrame[Origin]) -> bool:
         repairer = choice.repairer
         match event:
             case TextDelta(channel=channel, text=text):
@@ -445,11 +445,10 @@ class ResponsePipeline(Generic[Origin]):
                 return self._take_top(event, part, frame)
         return False
 
-    def _take_call(self, piece: CallPiece, choice: Choice, part: Part, frame: HostFrame[Origin]) -> None:
+    def _take_call(self, piece: CallPiece, choice: Choice, part: ChoicePart, frame: HostFrame[Origin]) -> None:
         if not self._ends_with_reason:
             choice.close_other_call(piece.index, part)
         elif choice.repairer.watch is not None:
-            part.ids = part.ids or []
             if piece.odd != "function_call":
                 part.ids.append(choice.repairer.watch.feed(piece, part))
             return
@@ -473,6 +472,8 @@ class ResponsePipeline(Generic[Origin]):
             if repairer.ending is not None:
                 if self._ends_with_reason:
                     repairer.drain_late(part)
+            elif self._failed and self._error is not None:
+                repairer.abandon(self._error, part)
             elif choice.finish is not None or (over and self.saw_chunks):
                 repairer.finish(choice.finish.reason if choice.finish is not None else None, part)
             else:
@@ -554,7 +555,7 @@ class ResponsePipeline(Generic[Origin]):
         self._held_back.append(frame)
         return []
 
-    def _observe(self, part: Part) -> None:
+    def _observe(self, part: ChoicePart) -> None:
         """The events of a frame that leaves: repairs are logged, the rest is assembled and written."""
         events, repaired = part.events, False
         for event in events:

@@ -2,7 +2,7 @@
 
 As in OpenAI's API, the user's messages stay word for word, and one item replaces everything else. OpenAI encrypts that
 item; ours holds a summary written by the model, signed, and is read back wherever it is sent in again
-(`dialects/openai_responses/compaction`).
+(`dialects/openai_responses/messages/compaction`).
 """
 
 from __future__ import annotations

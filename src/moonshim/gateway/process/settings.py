@@ -60,7 +60,7 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
     def of(cls, config: Config, /, **given: Any) -> ServeSettings:
         """The settings for a configuration. Values in `given` (the command line) take precedence unless they are None.
 
-        Raises `CannotListen` for a host name without an address.
+        Raises `BindError` for a host name without an address.
         """
         fields = {name: getattr(config, name) for name in ("host", "port", "workers", "log_dir", "log_level")}
         fields |= {"needs_keys": config.needs_keys}

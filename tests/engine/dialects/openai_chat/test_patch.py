@@ -10,7 +10,7 @@ from moonshim.engine.dialects.openai_chat.chunk import error_chunk
 from moonshim.engine.dialects.openai_chat.decode import ChatDecoder
 from moonshim.engine.dialects.openai_chat.patch import ChatPatchWriter
 from moonshim.engine.dialects.protocol import TEXT, PatchContext, ResponseContext
-from moonshim.engine.frames import HostFrame, Part, Released
+from moonshim.engine.frames import ChoicePart, HostFrame, Released
 from moonshim.engine.upstream_events import ChoiceSelected, UpstreamEvent
 from moonshim.engine.values.conversation import ToolCall
 from moonshim.engine.values.events import BlockDelta, BlockOpened, Event, Failed, Finished, Repaired
@@ -70,7 +70,7 @@ class Patched:
             elif reads:
                 reads[-1].append(event)
         frame.parts = [
-            Part(list(leaving), index=place, numbers={CALL_BLOCK: 0}, read=read, **more)
+            ChoicePart(list(leaving), index=place, numbers={CALL_BLOCK: 0}, read=read, **more)
             for place, (read, leaving) in enumerate(zip(reads, events, strict=True))
         ]
         return frame
@@ -258,7 +258,7 @@ def test_what_the_host_did_not_send_is_modelled_on_its_last_chunk() -> None:
     patching = Patched()
     patching.write(chunk(choice({"content": "a"}), usage={"total_tokens": 7}), text("a"))
     added: HostFrame[str] = HostFrame(None, None)
-    added.parts = [Part([BlockDelta(TEXT_BLOCK, "<"), STOP])]
+    added.parts = [ChoicePart([BlockDelta(TEXT_BLOCK, "<"), STOP])]
     (released,) = patching.writer.write(added)
     said, last = released.payloads or []
     assert {**said, "choices": []} == {**IDENTITY, "choices": [], "invented_tomorrow": [1]}
@@ -267,7 +267,7 @@ def test_what_the_host_did_not_send_is_modelled_on_its_last_chunk() -> None:
 
 def test_nothing_is_added_for_a_choice_without_events() -> None:
     added: HostFrame[str] = HostFrame(None, None)
-    added.parts = [Part([Repaired("framing")])]
+    added.parts = [ChoicePart([Repaired("framing")])]
     assert Patched().writer.write(added) == []
 
 

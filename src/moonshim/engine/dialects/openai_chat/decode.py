@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -36,6 +37,12 @@ _KNOWN: Final = frozenset(
     {"role", "content", "tool_calls", "function_call", "refusal", "finish_reason", "name", *REASONING_FIELDS}
 )
 """The fields of a delta that are read, or that say nothing beside the text."""
+_READABLE: Final[dict[str, Any]] = {
+    "reasoning_content": (str, NoneType),
+    "reasoning": (str, NoneType),
+    "reasoning_details": (list, NoneType),
+}
+"""What a field of reasoning has to be."""
 _NOT_RETRYABLE: Final = frozenset(
     {
         "invalid_request_error",
@@ -69,7 +76,7 @@ class ChatDecoder:
             return [TextDelta("text", text)]
         error = error_in(payload)
         if error is not None:
-            return [*self.flush(), *_read_error(error)]
+            return [*self.flush(), *_read_error(error, wrapped=error is not payload)]
         choices = payload.get("choices")
         if not isinstance(choices, list):
             usage = self._usage.read(payload)
@@ -173,14 +180,14 @@ class ChatDecoder:
         pieces = read_pieces(entries) if entries else []
         if entries and (not isinstance(entries, list) or len(pieces) != len(entries)):
             out.append(Notice("tool_delta", f"an entry that is no object: {_shortened(entries)}"))
-        if "function_call" in delta:
+        if "function_call" in delta and not entries:
             pieces += _read_function_call(delta["function_call"])
         if reader is not None and reader.is_open and (text or pieces or over):
             out += reader.close()
         if text:
             out.append(TextDelta("text", text))
         out += pieces
-        unknown = None if delta.keys() <= _KNOWN else self._unknown(delta, index)
+        unknown = None if _is_known(delta, text) else self._unknown(delta, index)
         if unknown is not None:
             self._reported |= {(index, name) for name in unknown}
             out.append(UnknownFields(unknown))
@@ -190,9 +197,20 @@ class ChatDecoder:
         fields = {
             name: value
             for name, value in delta.items()
-            if name not in _KNOWN and value and (index, name) not in self._reported
+            if (name not in _KNOWN or not isinstance(value, _READABLE.get(name, object)))
+            and value
+            and (index, name) not in self._reported
         }
+        if delta.get("content") and delta.get("refusal") and (index, "refusal") not in self._reported:
+            fields["refusal"] = delta["refusal"]
         return fields or None
+
+
+def _is_known(delta: Json, text: str) -> bool:
+    """Whether all that is in a delta was read."""
+    if not delta.keys() <= _KNOWN or (text and delta.get("refusal") not in (None, "", text)):
+        return False
+    return all(name not in delta or isinstance(delta[name], kind) for name, kind in _READABLE.items())
 
 
 def _only_text(delta: Json) -> OnlyText | None:
@@ -237,10 +255,10 @@ def error_in(payload: Json) -> Any:
     return payload if is_error and "choices" not in payload and isinstance(payload.get("message"), str) else None
 
 
-def _read_error(error: Any) -> list[UpstreamEvent]:
+def _read_error(error: Any, *, wrapped: bool) -> list[UpstreamEvent]:
     failed = host_error(error)
-    if not isinstance(error, dict):
-        # OpenAI's clients show only the message of an object.
+    if not isinstance(error, dict) or not wrapped:
+        # OpenAI's clients raise only an object under `error`.
         return [Notice("error_shape", failed.message), UpstreamFailed(failed)]
     choice = error.get("choice")
     return [UpstreamFailed(failed, choice if isinstance(choice, int) else None)]
@@ -259,7 +277,7 @@ def decode_response(body: Json) -> list[UpstreamEvent]:
     """What a whole response says, as a stream of one chunk would."""
     error = error_in(body)
     if error is not None:
-        return _read_error(error)
+        return _read_error(error, wrapped=error is not body)
     choices = body.get("choices")
     if not isinstance(choices, list):
         return [UnknownPayload(body, detail=", ".join(map(str, body))[:_DETAIL_LENGTH])]

@@ -18,7 +18,7 @@ from moonshim.engine.dialects.openai_chat.reasoning import REASONING_FIELDS, rea
 from moonshim.engine.dialects.openai_chat.segments import Segment, SegmentBuilder
 from moonshim.engine.dialects.openai_chat.usage import with_cached_tokens
 from moonshim.engine.dialects.protocol import TEXT, PatchContext, Template
-from moonshim.engine.frames import HostFrame, Part, Released
+from moonshim.engine.frames import ChoicePart, HostFrame, Released
 from moonshim.engine.grammar.protocol import Notice
 from moonshim.engine.upstream_events import FinishReported, TextDelta, UsageReported
 from moonshim.engine.values.conversation import ToolCall
@@ -170,7 +170,7 @@ class ChatPatchWriter(Generic[Origin]):
         joined = [self._continuation.joined(one) for one in self._patch_chunk(payload, written, usage)]
         return [Released(frame.origin, [one for one in joined if one is not None])]
 
-    def _write_choice(self, part: Part, choice: dict[str, Any]) -> tuple[_Written, bool, bool]:
+    def _write_choice(self, part: ChoicePart, choice: dict[str, Any]) -> tuple[_Written, bool, bool]:
         """What leaves for this choice, whether that differs from what came, and whether the role is in it."""
         state = self._choices.get(part.index) or self._choice(part)
         delta, changed = choice.get("delta"), False
@@ -191,7 +191,8 @@ class ChatPatchWriter(Generic[Origin]):
                 else:
                     reasoning += event.text
             elif type(event) is CallPiece:
-                pieces.append(event)
+                if self._repairs or event.odd != "function_call":
+                    pieces.append(event)
             elif type(event) is FinishReported:
                 raw = event.raw
         if reasoning:
@@ -212,7 +213,7 @@ class ChatPatchWriter(Generic[Origin]):
             choice = {**choice, "delta": {"role": "assistant", **_without_role(delta)}}
             self._context.report(Repaired("role_missing", "assistant"), part.index)
         entries, patched = None, False
-        if part.ids is not None:
+        if not self._repairs:
             entries, patched = _patch_entries(delta.get("tool_calls"), pieces, part.ids, self._context.names)
         events = part.events
         if len(events) == 1 and type(events[0]) is BlockDelta and raw is None and not pieces:
@@ -235,7 +236,7 @@ class ChatPatchWriter(Generic[Origin]):
         )
         return _Written(choice, segments, state.reasoning, entries, summary), changed, carries_role
 
-    def _choice(self, part: Part) -> _Choice:
+    def _choice(self, part: ChoicePart) -> _Choice:
         state = self._choices.get(part.index)
         if state is None:
             builder = SegmentBuilder(part.numbers, self._context.names, skips_native=not self._repairs)
@@ -243,7 +244,7 @@ class ChatPatchWriter(Generic[Origin]):
         return state
 
     @staticmethod
-    def _summary(part: Part) -> list[dict[str, Any]] | None:
+    def _summary(part: ChoicePart) -> list[dict[str, Any]] | None:
         if part.summary is None:
             return None
         calls: list[tuple[int, ToolCall]] = part.summary()
@@ -251,7 +252,7 @@ class ChatPatchWriter(Generic[Origin]):
             write_piece(CallPiece(number, call.wire_id, call.name, call.arguments)) for number, call in calls
         ] or None
 
-    def _write_added(self, parts: Sequence[Part]) -> list[Released[Origin]]:
+    def _write_added(self, parts: Sequence[ChoicePart]) -> list[Released[Origin]]:
         """A chunk that the host did not send, modelled on its last one."""
         written = [
             _Written(
@@ -280,7 +281,7 @@ class ChatPatchWriter(Generic[Origin]):
         if error:
             return Released(frame.origin, [error_chunk(failed)])
         # The shapes of older servers: OpenAI's clients raise only what is under `error`.
-        return Released(frame.origin, [{"error": frame.payload}] if self._context.has_client else None)
+        return Released(frame.origin, [{"error": frame.payload}])
 
     def _patch_chunk(self, chunk: Mapping[str, Any], parts: Sequence[_Written], usage: Any) -> list[dict[str, Any]]:
         """The chunks that take the place of this one; an error that a choice ended with comes last."""
@@ -328,7 +329,8 @@ class ChatPatchWriter(Generic[Origin]):
     ) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         if first:
-            fields = {key: value for key, value in delta.items() if key not in _READ}
+            left_alone = () if self._repairs else ("function_call",)
+            fields = {key: value for key, value in delta.items() if key not in _READ or key in left_alone}
             # What was not read as text (nothing, or something that is none) stays as the host wrote it.
             fields |= {
                 key: delta[key]
@@ -342,8 +344,6 @@ class ChatPatchWriter(Generic[Origin]):
             fields["refusal" if is_refusal and delta["refusal"] else "content"] = segment.content
         if part.entries is not None and first:
             fields["tool_calls"] = part.entries
-            if "function_call" in delta:
-                fields["function_call"] = delta["function_call"]
         elif segment.calls:
             fields["tool_calls"] = [write_piece(piece) for piece in segment.calls]
         return fields
@@ -379,7 +379,7 @@ class ChatPatchWriter(Generic[Origin]):
             out["usage"] = usage
         return out | (failures[0] if failures else {})
 
-    def _write_message(self, part: Part, choice: Any) -> tuple[Any, Failed | None]:
+    def _write_message(self, part: ChoicePart, choice: Any) -> tuple[Any, Failed | None]:
         """A choice with its message, the same object where nothing had to change; and how it failed, if it did."""
         message = choice["message"]
         reasoning = content = ""
@@ -393,7 +393,8 @@ class ChatPatchWriter(Generic[Origin]):
                 case TextDelta(text=text):
                     reasoning += text
                 case CallPiece():
-                    pieces.append(event)
+                    if self._repairs or event.odd != "function_call":
+                        pieces.append(event)
                 case FinishReported():
                     raw = event.raw
                 case Notice(rule=rule):
@@ -403,7 +404,7 @@ class ChatPatchWriter(Generic[Origin]):
         segments = self._choice(part).builder.build(part.events)
         ending = next((one.ending for one in segments if one.ending is not None), None)
         sent = _merge_segments(segments)
-        if part.ids is not None:
+        if not self._repairs:
             names = self._context.names
             sent.calls = [
                 _renamed(piece, new_id or piece.id, names.get(piece.name or "", piece.name))
@@ -420,7 +421,10 @@ class ChatPatchWriter(Generic[Origin]):
         if same and not odd and not reported:
             return choice, None
         patched = {key: value for key, value in choice.items() if key != "usage" or not self._repairs}
-        return patched | {"message": _patch_message(message, sent), "finish_reason": reason}, failed
+        written = _patch_message(message, sent)
+        if not self._repairs and "function_call" in message:
+            written["function_call"] = message["function_call"]
+        return patched | {"message": written, "finish_reason": reason}, failed
 
 
 def _is_same(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from moonshim.engine.grammar.protocol import Notice
 from moonshim.engine.upstream_events import UpstreamEvent, UsageReported
@@ -11,29 +11,34 @@ from moonshim.engine.values.conversation import Usage, token_count
 
 __all__ = ["ChatUsageReader", "usage_of_choices", "with_cached_tokens"]
 
+_COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+
 
 class ChatUsageReader:
-    """Reads usage at the top of a chunk or in a choice. A later chunk cannot reset what was reported."""
+    """Reads usage at the top of a chunk or in a choice. The last count is valid, but for zeros and copies."""
 
-    __slots__ = ("_moved", "_reported")
+    __slots__ = ("_reported",)
 
     def __init__(self) -> None:
-        self._reported: dict[str, Any] | None = None
-        self._moved = False
+        self._reported: Usage | None = None
 
     def read(self, payload: Mapping[str, Any]) -> list[UpstreamEvent]:
         top, inner = payload.get("usage"), usage_of_choices(payload)
-        counted = _counted(top)
-        if counted is None and self._reported is None and (moved := _counted(inner)) is not None:
-            self._reported, self._moved = moved, True
-            return [UsageReported(_normalize(moved)), Notice("usage_moved", "choices[].usage")]
-        known = self._reported
-        if known is not None and top is not None and (self._moved or counted is None or top == known):
-            return [Notice("usage_repeated", str(top)[:1000])]
+        counted, known = _counted(top), self._reported
+        moved = counted is None and (counted := _counted(inner)) is not None
         if counted is None:
-            return []
-        self._reported = counted
-        return [UsageReported(_normalize(counted))]
+            return [Notice("usage_repeated", str(top)[:1000])] if known is not None and top is not None else []
+        usage = _normalize(counted)
+        if known is not None and _is_copy(usage, known):
+            return [] if moved else [Notice("usage_repeated", str(top)[:1000])]
+        self._reported = usage
+        return [UsageReported(usage), *([Notice("usage_moved", "choices[].usage")] if moved else [])]
+
+
+def _is_copy(usage: Usage, known: Usage) -> bool:
+    """Whether both count the same, as far as both count."""
+    pairs = [(getattr(usage, name), getattr(known, name)) for name in _COUNTS]
+    return usage.raw == known.raw or all(one == other or None in (one, other) for one, other in pairs)
 
 
 def usage_of_choices(payload: Mapping[str, Any]) -> Any:
