@@ -338,3 +338,57 @@ def test_an_answer_that_says_something_is_enough(target: RequestTarget) -> None:
     exchange.start_response(SSE)
     fed(exchange, answer_of("openai_chat").stream if target is RETRYING else empty())
     assert not exchange.wants_retry
+
+
+# --- what a host repeats ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "payloads",
+    {
+        "an error before the first chunk": [
+            {"error": {"message": f"Incorrect API key {SECRET}"}},
+            chunk({"content": "a"}),
+        ],
+        "an error of one choice": [
+            chunk({"content": "a"}),
+            {"error": {"message": SECRET, "choice": 1}},
+            chunk({}, "stop"),
+        ],
+        "an error after the finish": [chunk({"content": "a"}, "stop"), {"error": {"message": SECRET}}],
+        "an error that is no error of OpenAI's": [{"detail": f"bad key {SECRET}"}, chunk({"content": "a"}, "stop")],
+    }.items(),
+    ids=lambda case: case[0],
+)
+def test_no_error_in_a_stream_has_a_secret_in_it(payloads: tuple[str, list[dict[str, Any]]]) -> None:
+    for client in BODIES:
+        exchange = exchange_of(client)
+        exchange.start_response(SSE)
+        out = fed(exchange, sse(payloads[1])) + exchange.end()
+        assert SECRET.encode() not in out, client
+
+
+def test_a_comment_has_no_secret_in_it() -> None:
+    exchange = exchange_of()
+    exchange.start_response(SSE)
+    assert SECRET.encode() not in fed(exchange, b": error " + SECRET.encode() + b"\n\n" + sse([chunk({}, "stop")]))
+
+
+@pytest.mark.parametrize("content_type", [SSE, "application/json"])
+def test_an_error_with_status_200_has_no_part_of_a_key_in_it(content_type: str) -> None:
+    key = "sk-SECRETSECRET/abc+1234567890"
+    body = json.dumps({"error": {"message": f"Incorrect API key {key}", "code": 401}}).encode()
+    exchange = exchange_of()
+    exchange.secrets = (key,)
+    exchange.start_response(content_type)
+    out = fed(exchange, b"data: " + body + b"\n\n" if content_type == SSE else body) + exchange.end()
+    assert exchange.problem is not None
+    assert "1234567890" not in exchange.problem.message
+    assert b"1234567890" not in out
+
+
+def test_what_a_model_writes_is_left_alone() -> None:
+    exchange = exchange_of()
+    exchange.start_response(SSE)
+    data = sse([chunk({"role": "assistant", "content": f'The "error" is {SECRET}'}), chunk({}, "stop")])
+    assert fed(exchange, data) + exchange.end() == data

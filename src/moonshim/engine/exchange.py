@@ -246,8 +246,14 @@ class Exchange:
         """More bytes came from the host; the bytes for the client."""
         stream = self._stream
         assert stream is not None, "start_response comes first"
-        out = stream.feed(data)
+        out = self._mask_errors(stream.feed(self._mask_errors(data)))
         return out if out and stream.ending is None else self._pass_on(out)
+
+    def _mask_errors(self, data: bytes) -> bytes:
+        """Bytes without what the host was sent, where they may be an error: the text of a model is left alone."""
+        if b'"error"' in data or b'"detail"' in data or data.startswith(b":") or b"\n:" in data:
+            return mask_bytes(data, self.secrets)
+        return data
 
     def end(self) -> bytes:
         """The host has sent everything; the rest for the client."""
