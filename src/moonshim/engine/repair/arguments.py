@@ -148,7 +148,7 @@ class SafeArguments:
         self.complete = False
         """Whether the value has ended."""
         self.invalid: bool = False
-        """Whether what came is neither JSON nor has exactly one reading as JSON: nobody can run the call."""
+        """Whether the input is neither JSON nor has exactly one reading as JSON: then the call cannot be run."""
         self.repeats: bool = False
         """Whether some text that came in one piece began with everything before it, or may have."""
         self._limit = limit
@@ -162,7 +162,7 @@ class SafeArguments:
 
     @property
     def trails(self) -> bool:
-        """Whether something other than white space has come after the value, and nobody else has read it."""
+        """Whether something other than white space came after the value, and was not read elsewhere."""
         return self._state == _TRAIL and bool(self._kept)
 
     def drain(self) -> list[Repaired]:
@@ -205,7 +205,7 @@ class SafeArguments:
         return held
 
     def take_trail(self) -> str:
-        """What came after the value and is no value itself, for somebody else to read."""
+        """What came after the value and is no value itself, for a grammar to read."""
         first = "".join(piece[:2] for piece in self._kept[:2])[:2]  # the pieces themselves may be large
         if self._state != _TRAIL or first in ("", '"') or first[0] in "{[" or first in ('"{', '"['):
             return ""
@@ -219,7 +219,7 @@ class SafeArguments:
             self._kept_size += len(text)
 
     def close(self, *, cut: bool = False, over: bool = False) -> str:
-        """The call is over: what was kept back goes out, or is told. If it was `cut` off, nothing is added.
+        """The call is over: what was held back goes out, or is reported. If it was `cut` off, nothing is added.
 
         `over`: somebody said so, and it was not just the end of what came. Then brackets that are all that is missing
         were forgotten.
@@ -302,7 +302,7 @@ class SafeArguments:
         return len(text)
 
     def _brace(self, text: str, pos: int, out: list[str]) -> int:
-        """`{` has gone out. If `}` follows, an object behind it may be the one that was meant."""
+        """`{` has gone out. If `}` follows, an object after it may be the one that was meant."""
         found = _NOT_SPACE.search(text, pos)
         at = found.start() if found else len(text)
         self._put(text[pos:at], out)

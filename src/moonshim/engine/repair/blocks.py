@@ -24,7 +24,7 @@ class BlockTracker:
         self.next_number: int = 0
         self.has_reasoning: bool = False
         self.has_text: bool = False
-        """Whether the answer itself has said anything but white space."""
+        """Whether the text has anything but white space in it."""
 
     def add_text(self, channel: Channel, text: str, output: FrameOutput) -> None:
         if not text:
@@ -47,7 +47,7 @@ class BlockTracker:
             self.open_channel = None
 
     def sign(self, signed: SignatureReported, output: FrameOutput) -> None:
-        """What belongs to the reasoning being told; without any, it is a thought that is not shown."""
+        """What belongs to the open reasoning block; without one, it is reasoning that is not shown."""
         is_open = self.open_channel == "reasoning"
         if not is_open and signed.signature is None and not signed.details:
             return

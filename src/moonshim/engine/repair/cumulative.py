@@ -62,7 +62,7 @@ class CumulativeDeltas:
         """Whether every delta from now on only brings what is new."""
         self.is_cumulative: bool = False
         self.lost: bool = False
-        """Whether nobody can tell any more what the arguments are: the call fails."""
+        """Whether the arguments can no longer be known: the call fails."""
         self._limit = limit
         self._text = TextPieces()
         """The arguments so far, if deltas that begin with all of them repeat them."""
@@ -70,11 +70,11 @@ class CumulativeDeltas:
         self._sent = 0
         """How much of this has been given out."""
         self._undecided: list[tuple[int, int, FrameOutput | None]] = []
-        """Deltas: from where to where each is in what was said, and its frame if that waits."""
+        """Deltas: where each begins and ends in the text so far, and its frame if that waits."""
         self._appended: SafeArguments | None = None
         """Reads the deltas as if each only brought what is new."""
         self._repeated: SafeArguments | None = None
-        """Reads the deltas as if some repeated what was said."""
+        """Reads the deltas as if some repeated the text so far."""
 
     @property
     def waits(self) -> bool:

@@ -34,7 +34,7 @@ class _Delivered:
         self.open = 0
         """How many have not ended."""
         self.ended: list[TrackedCall] = []
-        """Complete calls whose arguments nobody has asked for yet."""
+        """Complete calls whose arguments have not been compared yet."""
         self.by_key: dict[RecordKey, int] = {}
 
 

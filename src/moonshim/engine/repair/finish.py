@@ -1,4 +1,4 @@
-"""How an answer ends: what the host said, and what really happened -> the reason a client can act on."""
+"""How a response ends: the host's finish reason, and what really came -> the reason a client can act on."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_error(reason: str | None) -> bool:
 def resolve_finish(
     raw: str | None, *, calls: bool, cut_off: bool, enforce: bool, invalid: bool = False
 ) -> Finished | Failed:
-    """The end of an answer that said `raw`, with or without whole calls, broken off in a call or not.
+    """The end of a response with the finish reason `raw`, with or without whole calls, cut off in a call or not.
 
     `invalid`: the arguments of a call are not JSON.
 

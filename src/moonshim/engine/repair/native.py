@@ -24,7 +24,7 @@ _REPORTED: Final = 1024
 
 
 class _Slot:
-    """A call as far as its deltas have told."""
+    """A call as far as its deltas have come."""
 
     __slots__ = ("after", "call", "extras", "header", "id", "index", "inner", "late_name", "name", "reported", "unread")
 
@@ -34,7 +34,7 @@ class _Slot:
         self.name = ""
         self.late_name = ""
         self.reported: set[str] = set()
-        """What was odd about its deltas, each told once."""
+        """What was odd about its deltas, each reported once."""
         self.extras: dict[str, Any] = {}
         self.header: FrameOutput | None = None
         """The frame that brought the name, while that may still grow."""
@@ -298,7 +298,7 @@ class NativeCalls:
             if not self._declared.may_grow(slot.late_name) and self._declared.names is not None:
                 self._set_late_name(slot, output)
         elif piece.name != slot.call.name and not slot.name:
-            # The identifier told another name, and the call has gone out under it.
+            # The identifier contained another name, and the call has gone out under it.
             output.events.append(Repaired("tool_name", f"{piece.name} came too late for {slot.call.name}"))
 
     def _set_late_name(self, slot: _Slot, output: FrameOutput) -> None:

@@ -1,4 +1,4 @@
-"""Native tool deltas when only their identifiers are to be put right: the deltas stay as they are."""
+"""Native tool deltas where only identifiers are repaired: the deltas stay as they are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Watched:
 
 
 class NativeIdWatcher:
-    """Follows native calls by their index, and tells which identifier each delta should carry."""
+    """Follows native calls by their index, and decides which identifier each delta should carry."""
 
     def __init__(self, ids: IdRepairer, blocks: BlockTracker, *, mends: bool) -> None:
         self._ids = ids

@@ -1,4 +1,4 @@
-"""What was put right, in order: the first ones whole, the rest counted by rule."""
+"""The repairs of a response in order: the first ones whole, the rest counted by rule."""
 
 from __future__ import annotations
 

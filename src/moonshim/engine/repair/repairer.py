@@ -53,7 +53,7 @@ NOT_PARSED: Final = ParsedText([])
 
 
 class ResponseRepairer:
-    """Applies every rule to one choice. It is told what came, in order, and ends exactly once."""
+    """Applies every rule to one choice. It is fed what came, in order, and ends exactly once."""
 
     def __init__(
         self,
@@ -259,7 +259,7 @@ class ResponseRepairer:
         return mended + call.arguments.held == before + text and (not mended or mended.startswith(before))
 
     def finish(self, raw: str | None, output: FrameOutput) -> None:
-        """The host said that the answer is over, and why (or only that it is: None)."""
+        """The host said that the response is over, and why (or only that it is: None)."""
         self._tracker.cut = raw in CUT_SHORT or is_error(raw)
         self._tracker.over = raw == "tool_calls"
         self._drain(output)
@@ -275,7 +275,7 @@ class ResponseRepairer:
         self._end(ending, output)
 
     def break_off(self, output: FrameOutput) -> None:
-        """The stream ended, and nobody said that the answer is over."""
+        """The stream ended without a finish reason."""
         self._tracker.cut = True
         self._drain(output)
         if self.ending is None:
@@ -288,16 +288,16 @@ class ResponseRepairer:
 
     @property
     def only_reasoning(self) -> bool:
-        """Whether all that was said so far is reasoning."""
+        """Whether everything so far is reasoning."""
         return self._blocks.has_reasoning and not self._blocks.has_text and not self.calls
 
     def drain_late(self, output: FrameOutput) -> None:
-        """Text that came behind the end, and was held back, goes out all the same."""
+        """Text that came after the end, and was held back, goes out all the same."""
         self._drain(output)
         self._blocks.close_text_block(output)
 
     def abandon(self, failed: Failed, output: FrameOutput) -> None:
-        """The host told an error itself: what is held back goes out before it, and nothing comes after."""
+        """The host reported an error: what is held back goes out before it, and nothing comes after."""
         self._tracker.cut = True
         self.drain_late(output)
         if self.ending is None:
@@ -367,7 +367,7 @@ class ResponseRepairer:
         self._follow(channel, found, output, mended)
 
     def _report_channel(self, channel: Channel, found: list[GrammarEvent], output: FrameOutput) -> None:
-        """Tags, not the field, say which channel it is: worth telling, once."""
+        """Tags, not the field, decide the channel: reported once."""
         if self._moved or not any(isinstance(one, TextFound) and one.channel != channel for one in found):
             return
         self._moved = True
@@ -423,7 +423,7 @@ def named_prefix_length(held: str) -> int:
 
 
 def _split_leading_text(channel: Channel, found: list[GrammarEvent]) -> tuple[Channel, str, list[GrammarEvent]]:
-    """What is said first, in one channel and without a break; and the rest."""
+    """The text at the start, in one channel and without a break; and the rest."""
     said_in, lead = channel, list[str]()
     for one in found:
         if not isinstance(one, TextFound) or (lead and one.channel != said_in):

@@ -40,7 +40,7 @@ class SurrogateJoiner:
         return mended
 
     def flush(self, output: FrameOutput) -> list[tuple[Hashable, str]]:
-        """The end: what takes the place of halves in speech. (Half a character in arguments is only told.)"""
+        """The end: what takes the place of halves in text. (Half a character in arguments is only reported.)"""
         for _ in self.carried:
             output.events.append(Repaired("lone_surrogate", "half a character, its other half never came"))
         left: list[tuple[Hashable, str]] = [(field, "\ufffd") for field in self.carried if isinstance(field, str)]

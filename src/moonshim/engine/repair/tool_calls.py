@@ -117,7 +117,7 @@ class ToolCallTracker:
         self.cut = False
         """Set when the answer was truncated: what is missing is then not made up."""
         self.over = False
-        """Set when the host said that the answer ends in its calls: then native ones are over, too."""
+        """Set when the host said that the response ends in its calls: then native ones are over, too."""
 
     def begin(self, call: TrackedCall, output: FrameOutput, *, opened: bool = True) -> None:
         """A call begins; its header goes out at once if nothing speaks against it."""
@@ -230,7 +230,7 @@ class ToolCallTracker:
         broken_off = lost or (not closed and (self.cut or call.source == "markers"))
         over = closed or (self.over and call.source == "native")
         repeats = call.source == "native" and (repeats or call.arguments.repeats)
-        # Where deltas may have repeated what was said, only arguments that are whole as they are can be trusted.
+        # Where deltas may have repeated earlier text, only arguments that are whole as they are can be trusted.
         over = over and not repeats
         two_values = repeats and call.arguments.trails
         before = call.arguments.held
@@ -241,7 +241,7 @@ class ToolCallTracker:
         if call.arguments.invalid or two_values:
             self.invalid = True
         elif not call.complete:
-            # Whoever said that the call is over: nobody can run it.
+            # Whatever ended the call: it cannot be run.
             output.events.append(Repaired("arguments_unfinished" if closed else "arguments_truncated", call.name or ""))
             self.cut_off = True
         if call.block < 0:

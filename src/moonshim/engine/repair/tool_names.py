@@ -37,7 +37,7 @@ _NO_NAME: Final = re.compile(
 
 
 class DeclaredTools:
-    """The tools that the request declared; `names` is None when nobody knows."""
+    """The tools that the request declared; `names` is None when they are not known."""
 
     __slots__ = ("_sorted", "by_name", "names")
 
@@ -48,7 +48,7 @@ class DeclaredTools:
 
     @property
     def tools(self) -> list[Tool] | None:
-        """The tools, or None when nobody knows."""
+        """The tools, or None when they are not known."""
         return None if self.names is None else list(self.by_name.values())
 
     def knows(self, name: str) -> bool:
@@ -56,7 +56,7 @@ class DeclaredTools:
 
     def may_grow(self, name: str) -> bool:
         """Whether a name that arrives in pieces could still become another declared one."""
-        # In order, whatever begins with the name comes right behind it.
+        # In order, names that begin with this one come right after it.
         after = bisect_right(self._sorted, name)
         return after < len(self._sorted) and self._sorted[after].startswith(name)
 
@@ -133,7 +133,7 @@ def _strip_indexes(header: str) -> Iterator[str]:
         yield head
         yield _INDEX.sub("", head)
     elif digits := _GLUED_INDEX.search(header):
-        # Where a name ends in digits itself, nobody knows where the index begins: the longest name comes first.
+        # Where a name ends in digits itself, the start of the index is not known: the longest name comes first.
         yield from (header[:end] for end in range(len(header) - 1, digits.start(), -1))
     yield _INDEX.sub("", header)
 

@@ -16,7 +16,7 @@ __all__ = ["Mended", "mend_response", "with_client_model"]
 
 
 class Mended(Struct, frozen=True):
-    """A mended response, and what was put right in it."""
+    """A mended response, and its repairs."""
 
     body: dict[str, Any]
     repairs: list[Repaired]
@@ -28,7 +28,7 @@ class Mended(Struct, frozen=True):
     usage: Usage | None = None
     """What the answer cost, in numbers that mean the same for every host."""
     reasoning_field: str | None = None
-    """The field in which a Chat host tells its reasoning: where it wants it back. None: none, or in copies."""
+    """The field in which a Chat host sends reasoning, and wants it back. None: no reasoning, or in copies."""
 
 
 def mend_response(body: dict[str, Any], **request: Unpack[PlanArguments]) -> Mended:

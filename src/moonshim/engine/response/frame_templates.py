@@ -87,7 +87,7 @@ def learn_template(frame: Frame, payload: Mapping[str, Any], only: OnlyText) -> 
 def _around(
     raw: bytes, data: bytes, value: Mapping[str, Any], path: tuple[str | int, ...]
 ) -> tuple[bytes, bytes, tuple[int, int]] | None:
-    """The bytes before and behind the text at this path, with its quotes; and those around the payload, counted."""
+    """The bytes before and after the text at this path, with its quotes; and how many are around the payload."""
     pattern = _FIELDS.get(str(path[-1]))
     body = raw.rstrip(b"\n")
     if pattern is None or not body.endswith(data):
@@ -112,7 +112,7 @@ def _with_probe(value: Any, path: tuple[str | int, ...]) -> Any:
 
 
 class Renamer:
-    """Writes the client's name of the model into frames that say another one. Every other byte stays."""
+    """Writes the client's name of the model into frames that have another one. Every other byte stays."""
 
     __slots__ = ("_before", "_name", "_render", "_sent", "_text")
 
@@ -125,7 +125,7 @@ class Renamer:
         self._sent = b""
 
     def rename(self, frame: Frame, chunk: dict[str, Any]) -> Frame:
-        """The frame of this chunk as it leaves, should nothing else have to change; the chunk says the same then."""
+        """The frame of this chunk as it leaves if nothing else has to change; the chunk gets the name too."""
         if frame.data is None or chunk.get("model", self._name) == self._name:
             return frame
         try:

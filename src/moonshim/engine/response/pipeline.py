@@ -63,7 +63,7 @@ HELD_LIMIT: Final = 27
 
 
 class ResponsePipeline(Generic[Origin]):
-    """Takes the host's payloads with their origin (the bytes they came in, say), and gives what may leave, in order.
+    """Takes the host's payloads with their origin (the bytes they came in), and gives what may leave, in order.
 
     What can be decided leaves at once. With `hold_empty` the end of a response of nothing but
     reasoning waits until the input ends, or `start_retry` says that the host was asked again.

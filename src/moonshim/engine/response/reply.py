@@ -44,7 +44,7 @@ _STATUSES: Final[dict[ProblemKind, int]] = {
     "overloaded": 503,
     "timeout": 504,
 }
-"""The status that an error has whose host said 200."""
+"""The status of an error that came with status 200."""
 _EVENTS: Final = (b"data:", b"event:", b":")
 
 
@@ -58,22 +58,22 @@ class ResponseStream(Protocol):
         """The host is done; the rest. A stream that failed ends in an error, a whole answer that failed is empty."""
 
     def fail(self, problem: Problem) -> bytes:
-        """The host is gone; how that is told in the middle of a stream. Nothing comes after it."""
+        """The connection to the host broke: the bytes that end the stream with this error. Nothing comes after it."""
 
     def start_retry(self) -> None:
-        """The host was asked once more, since all that it said was reasoning: another answer of it follows."""
+        """The host was asked again, since its response was only reasoning: its next response follows."""
 
     @property
     def only_reasoning(self) -> bool:
-        """Whether the answer, all of whose bytes have come, has ended well and said nothing but reasoning."""
+        """Whether the response is complete, has ended well and contains nothing but reasoning."""
 
     @property
     def complete(self) -> bool:
-        """Whether the host has said how its answer ends; what may still come is its usage."""
+        """Whether the host has sent the finish reason; only usage may still come."""
 
     @property
     def message(self) -> Message:
-        """What was said so far."""
+        """The message so far."""
 
     @property
     def ending(self) -> Finished | Failed | None:
@@ -89,15 +89,15 @@ class ResponseStream(Protocol):
 
     @property
     def repairs(self) -> list[Repaired]:
-        """What was put right, in order: the first few hundred."""
+        """The repairs in order: the first few hundred."""
 
     @property
     def reasoning_field(self) -> str | None:
-        """The field in which a Chat host tells its reasoning; None: none yet, or in copies."""
+        """The field in which a Chat host sends reasoning; None: none yet, or in copies."""
 
     @property
     def problem(self) -> Problem | None:
-        """What went wrong, if the answer failed; once it is set, what the host still says is of no use."""
+        """What went wrong, if the response failed; once it is set, the rest of the host's bytes is of no use."""
 
 
 def form_of(content_type: str | None) -> Form:
@@ -256,7 +256,7 @@ class _WholeResponse:
         self._outcome = _Outcome()
         self._collector = EventCollector()
         self._mender: Mender | None = None
-        """Who writes the answer anew: as a stream, or with one before it that was only reasoning."""
+        """Writes the response as a stream, or as the continuation of one that was only reasoning."""
         self._mended: Mended | None = None
         self._out = b""
 
@@ -404,7 +404,7 @@ def _outcome(source: ResponseStream | Mender | Mended, usage: Usage | None, prob
 
 
 def _find_problem(data: bytes, body: dict[str, Any] | None) -> Problem | None:
-    """What is wrong with a body that was to be an answer, though its host said 200."""
+    """What is wrong with a body that came with status 200 and is no response."""
     if body is None and data.startswith(b"{"):
         message = "The host's answer is not whole: it is no JSON. Send the request again."
         return Problem(status=502, kind="server", message=message, code="not_json")

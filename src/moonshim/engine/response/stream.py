@@ -154,7 +154,7 @@ class Mender:
         return taken is not None
 
     def feed_body(self, body: dict[str, Any]) -> bytes:
-        """A whole response came, of a host that does not stream; the bytes of the stream that tells it."""
+        """A whole response, of a host that does not stream; the bytes of the stream for it."""
         if self._patches_chat:
             raise InvalidInput("a whole response becomes a stream only with an encoder", field="encoder")
         out = self._out()
@@ -187,7 +187,7 @@ class Mender:
         return bytes(out)
 
     def start_retry(self) -> None:
-        """The host was asked once more, since all that it said was reasoning: another answer of it follows.
+        """The host was asked again, since its response was only reasoning: its next response follows.
 
         What it said before stays, its ending is forgotten, and the client sees one answer.
         """
@@ -203,17 +203,17 @@ class Mender:
 
     @property
     def only_reasoning(self) -> bool:
-        """Whether the answer has ended well, and said nothing but reasoning."""
+        """Whether the response has ended well and contains nothing but reasoning."""
         return self._pipeline.only_reasoning
 
     @property
     def complete(self) -> bool:
-        """Whether the host has said how its answer ends; what may still come is its usage."""
+        """Whether the host has sent the finish reason; only usage may still come."""
         return self._pipeline.complete
 
     @property
     def repairs(self) -> list[Repaired]:
-        """What was put right, in order: the first few hundred."""
+        """The repairs in order: the first few hundred."""
         return list(self._pipeline.log.repairs)
 
     @property
@@ -237,12 +237,12 @@ class Mender:
 
     @property
     def reasoning_field(self) -> str | None:
-        """The field in which a Chat host tells its reasoning: where it wants it back. None: none yet, or in copies."""
+        """The field in which a Chat host sends reasoning, and wants it back. None: none yet, or in copies."""
         return self._pipeline.reasoning_field
 
     @property
     def usage(self) -> dict[str, Any] | None:
-        """The usage as the host told it."""
+        """The usage as the host reported it."""
         return self._pipeline.usage
 
     @property
@@ -313,7 +313,7 @@ class Mender:
                 self._faults.add(frame.fault)
                 self._pipeline.log.add(Repaired("framing", frame.fault), 0)
             if frame.fault == "oversized" and self._plan.client is not None:
-                # Half of an event is nothing, and behind the end of an answer it would be nothing, too.
+                # Half an event is of no use; after the end of a response it changes nothing.
                 if not self._pipeline.complete:
                     self._break_off(_too_large(self._limit), out)
                 return
@@ -435,7 +435,7 @@ class Mender:
 
 
 def _fill_error(problem: Problem, error_body: dict[str, Any], last: dict[str, Any]) -> None:
-    """The payload that a stream breaks off with says what the body of an error says, and its status."""
+    """The payload that ends a failed stream has the fields of an error body, and its status."""
     response = last.get("response")
     if isinstance(response, dict):
         # Responses has words of its own for an answer that broke off.

@@ -163,7 +163,7 @@ class _FrameMatcher(Generic[Origin]):
         return pieces and _payload(frame).get("index") != payload.get("index")
 
     def _rewrite(self, payloads: list[Body], frame: HostFrame[Origin]) -> list[Released[Origin]]:
-        """Blocks are written anew; what belongs to no block still leaves as it came, where it says the same."""
+        """Blocks are encoded; what belongs to no block still leaves as it came, where it says the same."""
         waiting = [one.origin for one in self._unmatched if one.passes and "index" not in _payload(one)]
         payloads = [*self._early, *payloads]
         self._early = []
@@ -179,7 +179,7 @@ class _FrameMatcher(Generic[Origin]):
         return released
 
     def _is_in_unsent_block(self, frame: HostFrame[Origin]) -> bool:
-        """Whether the block that the host has just begun is not told yet: what passes stays behind its start."""
+        """Whether the start of the host's current block has not been sent yet: what passes stays after it."""
         started = [one for one in self._unmatched if _payload(one).get("type") == "content_block_start"]
         index = _payload(frame).get("index")
         return bool(started) and index in (None, _payload(started[-1]).get("index"))
@@ -264,7 +264,7 @@ def _covers_field(incoming: Body, key: str, value: Any) -> bool:
         # How much of its count a host repeats, and when, is its own business.
         return all(value.get(name, number) == number for name, number in incoming[key].items())
     if key not in incoming:
-        # Clients put deltas behind the empty text of a start: that has to be there. A signature is not put behind one.
+        # Clients append deltas to the empty text of a start: that has to be there. A signature is not appended.
         return value is None or (key == "signature" and not value)
     return _covers(incoming[key], value)
 
