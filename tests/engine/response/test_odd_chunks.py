@@ -42,6 +42,10 @@ class TestFunctionCall:
         body = {"choices": [{"index": 0, "message": message, "finish_reason": "function_call"}]}
         assert mend_response(body, model="gpt-4o").body == body
 
+    def test_as_a_reason_without_a_call_it_is_a_stop(self) -> None:
+        payloads, _ = mended([chunk({"content": "Hi"}), chunk({}, "function_call")], "anthropic")
+        assert payloads[-2]["delta"]["stop_reason"] == "end_turn"
+
     def test_beside_tool_calls_it_is_a_copy(self) -> None:
         entry = {"index": 0, "id": "functions.ls:0", "type": "function", "function": CALL}
         delta = {"tool_calls": [entry], "function_call": CALL}
@@ -49,6 +53,13 @@ class TestFunctionCall:
         (call,) = mender.message.parts
         assert (call.name, call.arguments) == ("ls", "{}")  # type: ignore[union-attr]
         assert not mender.repair_counts.keys() & {"arguments_trailing", "arguments_doubled"}
+
+
+def test_calls_that_are_no_list_are_left_alone_where_deltas_are_not_mended() -> None:
+    data = sse([chunk({"content": "Hi", "tool_calls": {"index": 0}}), chunk({}, "stop")])
+    mender = Mender(model="gpt-4o")
+    (first, _) = parse_payloads(read_sse(mender.feed(data)))[:2]
+    assert first["choices"][0]["delta"]["tool_calls"] == {"index": 0}
 
 
 @pytest.mark.parametrize("client", [None, "openai_chat", "anthropic", "openai_responses"])

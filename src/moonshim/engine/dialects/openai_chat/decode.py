@@ -125,7 +125,7 @@ class ChatDecoder:
     def _only_content(self, payload: Json) -> str | None:
         """The content of a chunk that contains nothing else, as nearly all chunks of a response do."""
         choices = payload.get("choices")
-        if type(choices) is not list or len(choices) != 1 or payload.get("usage") or payload.get("error"):
+        if type(choices) is not list or len(choices) != 1 or payload.get("usage") is not None or payload.get("error"):
             return None
         choice = choices[0]
         delta = choice.get("delta") if type(choice) is dict else None

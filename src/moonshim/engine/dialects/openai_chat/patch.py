@@ -329,7 +329,7 @@ class ChatPatchWriter(Generic[Origin]):
     ) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         if first:
-            left_alone = () if self._repairs else ("function_call",)
+            left_alone = () if self._repairs else ("function_call", "tool_calls")
             fields = {key: value for key, value in delta.items() if key not in _READ or key in left_alone}
             # What was not read as text (nothing, or something that is none) stays as the host wrote it.
             fields |= {
