@@ -42,10 +42,6 @@ class TestFunctionCall:
         body = {"choices": [{"index": 0, "message": message, "finish_reason": "function_call"}]}
         assert mend_response(body, model="gpt-4o").body == body
 
-    def test_as_a_reason_without_a_call_it_is_a_stop(self) -> None:
-        payloads, _ = mended([chunk({"content": "Hi"}), chunk({}, "function_call")], "anthropic")
-        assert payloads[-2]["delta"]["stop_reason"] == "end_turn"
-
     def test_beside_tool_calls_it_is_a_copy(self) -> None:
         entry = {"index": 0, "id": "functions.ls:0", "type": "function", "function": CALL}
         delta = {"tool_calls": [entry], "function_call": CALL}

@@ -12,7 +12,6 @@ __all__ = ["CUT_SHORT", "STREAM_ENDED", "is_error", "resolve_finish"]
 CUT_SHORT: Final = frozenset({"length", "content_filter"})
 """Reasons that stay whatever came before: the host stopped the model."""
 
-_CALLED: Final = frozenset({"tool_calls", "function_call"})
 _STOPPED: Final = frozenset({"eos", "eos_token", "end_turn"})
 """Other words for `stop`, which clients do not know."""
 
@@ -64,6 +63,6 @@ def resolve_finish(
         return Finished(raw, raw)
     if calls:
         return Finished("tool_calls", raw)
-    if raw is None or raw in _CALLED or raw in _STOPPED:
+    if raw is None or raw == "tool_calls" or raw in _STOPPED:
         return Finished("stop", raw)
     return Finished(raw, raw)
