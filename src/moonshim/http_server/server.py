@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import ctypes
 import gc
-import itertools
 import logging
 import signal
 import socket
@@ -33,10 +32,6 @@ KEEP_ALIVE_SECONDS: Final = 75
 """Longer than clients' pools retain a connection: the client should be the side that closes first."""
 LAST_SECONDS: Final = 2
 """When everything has finished, or must: how long connections may take to close."""
-TICK_SECONDS: Final = 0.1
-"""How often a server checks whether it is done."""
-CLOSING_SECONDS: Final = 0.001
-"""How often a server that ends checks whether its connections are closed."""
 READY_SECONDS: Final = 30.0
 """A server that does not answer for this long is reported."""
 SWITCH_SECONDS: Final = 0.0001
@@ -82,8 +77,6 @@ class AppServer(uvicorn.Server):
         self._deadline: float | None = None
         self._most = 0
         """Peak number of connections since memory was last returned."""
-        self._woken = asyncio.Event()
-        """Ends the wait for the next tick."""
 
     @property
     def draining(self) -> bool:
@@ -98,22 +91,6 @@ class AppServer(uvicorn.Server):
         else:
             self._deadline = now
             self.should_exit = True
-        self._woken.set()
-
-    def exit_now(self) -> None:
-        """Without waiting for running requests."""
-        self.should_exit = True
-        self._woken.set()
-
-    async def main_loop(self) -> None:
-        # uvicorn would sleep until the next tick.
-        for counter in itertools.count():
-            if await self.on_tick(counter):
-                return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TICK_SECONDS):
-                    await self._woken.wait()
-            self._woken.clear()
 
     async def on_tick(self, counter: int) -> bool:
         if self._deadline is not None:
@@ -137,22 +114,7 @@ class AppServer(uvicorn.Server):
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             for task in list(self.server_state.tasks):
                 task.cancel()
-        # uvicorn would sleep for a tenth of a second, and again until all connections are closed.
-        for server in self.servers:
-            server.close()
-        for one in sockets or []:
-            one.close()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
-        try:
-            async with asyncio.timeout(LAST_SECONDS):
-                while self.server_state.connections or self.server_state.tasks:
-                    await asyncio.sleep(CLOSING_SECONDS)
-                for server in self.servers:
-                    await server.wait_closed()
-        except TimeoutError:
-            for task in list(self.server_state.tasks):
-                task.cancel()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -238,7 +200,7 @@ class EmbeddedServer:
 
     async def close(self) -> None:
         """Running responses are cut off."""
-        self._server.exit_now()
+        self._server.should_exit = True
         await self._running
 
 
@@ -322,6 +284,7 @@ def _configuration(app: Any, limits: Limits) -> uvicorn.Config:
         proxy_headers=False,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=LAST_SECONDS,
     )
 
 

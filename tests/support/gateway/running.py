@@ -17,7 +17,6 @@ from moonshim.config import Config, ProviderConfig, Secret
 from moonshim.gateway.app import build_app
 from moonshim.gateway.state import GatewayState
 from moonshim.http_server.protocol import protocol_with
-from moonshim.http_server.server import AppServer
 
 __all__ = ["Running", "config_for", "running"]
 
@@ -40,7 +39,7 @@ def config_for(url: str, *, dialect: str = "openai_chat", **given: Any) -> Confi
 class Running:
     """A running gateway."""
 
-    def __init__(self, state: GatewayState, port: int, server: AppServer) -> None:
+    def __init__(self, state: GatewayState, port: int, server: uvicorn.Server) -> None:
         self.state, self.port, self.server = state, port, server
         self.url = f"http://127.0.0.1:{port}"
 
@@ -72,8 +71,9 @@ async def running(config: Config, *, providers: tuple[ProviderConfig, ...] = ())
             server_header=False,
             ws="none",
         )
-        server = AppServer(options)
-        task = asyncio.create_task(server.serve([listening]))
+        server = uvicorn.Server(options)
+        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        task = asyncio.create_task(server._serve([listening]))
         try:
             while not server.started:
                 await asyncio.sleep(0.001)
@@ -81,6 +81,6 @@ async def running(config: Config, *, providers: tuple[ProviderConfig, ...] = ())
                     task.result()
             yield Running(state, listening.getsockname()[1], server)
         finally:
-            server.exit_now()
+            server.should_exit = server.force_exit = True
             await task
             await state.close()
