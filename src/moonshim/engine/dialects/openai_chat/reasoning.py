@@ -99,8 +99,7 @@ class ReasoningReader:
             return False
         field, text = copies[0]
         start = self._start
-        same = text == start or (len(start) >= _SURELY_THE_SAME and text.startswith(start))
-        return field == "reasoning_details" and same
+        return field == "reasoning_details" and len(start) >= _SURELY_THE_SAME and text.startswith(start)
 
     def close(self) -> list[SignatureReported]:
         """The reasoning is over, as far as one can tell: something else begins."""
