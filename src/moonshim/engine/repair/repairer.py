@@ -66,20 +66,20 @@ class ResponseRepairer:
         """`after_arguments` makes the grammar that reads what follows the arguments of a native call."""
         self._options = options
         self._grammars = grammars
-        self._blocks = BlockTracker()
-        self._tracker = ToolCallTracker(declared, options, ids, self._blocks)
+        self.blocks: BlockTracker = BlockTracker()
+        self._tracker = ToolCallTracker(declared, options, ids, self.blocks)
         self._native = NativeCalls(self._tracker, declared, after_arguments)
         self.watch: NativeIdWatcher | None = (
             None
             if options.repair_deltas
-            else NativeIdWatcher(ids, self._blocks, mends=options.repair_on_mismatch or options.id_normalization)
+            else NativeIdWatcher(ids, self.blocks, mends=options.repair_on_mismatch or options.id_normalization)
         )
         """Follows native calls where their deltas are not to be touched but for the identifiers."""
         self._held_frames: dict[Channel, HeldFrames] = {"reasoning": HeldFrames(), "text": HeldFrames()}
         self._open: dict[Channel, TrackedCall] = {}
         self._held: dict[Channel, str] = {"reasoning": "", "text": ""}
         """The text that the grammar of each field holds back."""
-        self.numbers: dict[int, int] = self._blocks.numbers
+        self.numbers: dict[int, int] = self.blocks.numbers
         """The number of each call by its block."""
         self.ending: Finished | Failed | None = None
         self.growing: int = -1
@@ -110,7 +110,7 @@ class ResponseRepairer:
         self._handle(channel, before, found, grammar.held, output)
 
     def _add_text(self, channel: Channel, text: str, output: FrameOutput) -> None:
-        blocks = self._blocks
+        blocks = self.blocks
         if blocks.open_channel == channel and (blocks.has_text or channel == "reasoning"):
             output.events.append(BlockDelta(blocks.current, text))
         else:
@@ -133,14 +133,14 @@ class ResponseRepairer:
             return
         for channel, before in held:
             self._handle(channel, before, self._grammars[channel].flush(), "", output)
-        self._blocks.close_text_block(output)
+        self.blocks.close_text_block(output)
 
     def sign(self, signed: SignatureReported, output: FrameOutput) -> None:
         """The host said what it wants back with the reasoning that it has just sent."""
         before = self._held["reasoning"]
-        if before and (signed.signature or signed.details or self._blocks.open_channel != "reasoning"):
+        if before and (signed.signature or signed.details or self.blocks.open_channel != "reasoning"):
             self._handle("reasoning", before, self._grammars["reasoning"].flush(), "", output)
-        self._blocks.sign(signed, output)
+        self.blocks.sign(signed, output)
 
     # -- the fast path: the same rules for the common case, without the bookkeeping of frames ---
 
@@ -157,7 +157,7 @@ class ResponseRepairer:
         """Read text while idle. None: it stays as it is; a string: these arguments of `growing`; else do the rest."""
         grammar = self._grammars.get(channel)
         if grammar is None:
-            if self._blocks.open_channel != channel:
+            if self.blocks.open_channel != channel:
                 return NOT_PARSED
             self._note_text(channel, text)
             return None
@@ -166,7 +166,7 @@ class ResponseRepairer:
             return ParsedText(found)
         one = found[0]
         if type(one) is TextFound:
-            if one.text != text or one.channel != channel or self._blocks.open_channel != channel:
+            if one.text != text or one.channel != channel or self.blocks.open_channel != channel:
                 return ParsedText(found)
             self._note_text(channel, text)
             return None
@@ -180,11 +180,6 @@ class ResponseRepairer:
             self.growing = call.block
             return mended
         return ParsedText(found)
-
-    @property
-    def current_block(self) -> int:
-        """The text or reasoning block that is open."""
-        return self._blocks.current
 
     def held(self, channel: Channel) -> str:
         """What is held back of this field's text."""
@@ -200,7 +195,7 @@ class ResponseRepairer:
             type(one) is not TextFound
             or len(parsed.found) > 1
             or one.channel != channel
-            or self._blocks.open_channel != channel
+            or self.blocks.open_channel != channel
         ):
             return None
         self._note_text(channel, one.text)
@@ -212,12 +207,12 @@ class ResponseRepairer:
 
     def _note_text(self, channel: Channel, text: str) -> None:
         """Text goes out with its own frame."""
-        if channel == "text" and not self._blocks.has_text:
-            self._blocks.has_text = not text.isspace()
+        if channel == "text" and not self.blocks.has_text:
+            self.blocks.has_text = not text.isspace()
 
     def take_held_text(self, channel: Channel, before: str, parsed: ParsedText, text: str) -> str | None:
         """What is held back now, if so far all is ordinary text; None when it is not."""
-        if self._blocks.open_channel != channel or len(parsed.found) > 1:
+        if self.blocks.open_channel != channel or len(parsed.found) > 1:
             return None
         decided = ""
         if parsed.found:
@@ -241,7 +236,7 @@ class ResponseRepairer:
             self._native.adopt(decided, share, output)
             return
         if decided:
-            output.events.append(BlockDelta(self._blocks.current, decided))
+            output.events.append(BlockDelta(self.blocks.current, decided))
         self._held[channel] = self._grammars[channel].held
         self._held_frames[channel].hold(output, share)
 
@@ -289,12 +284,12 @@ class ResponseRepairer:
     @property
     def only_reasoning(self) -> bool:
         """Whether everything so far is reasoning."""
-        return self._blocks.has_reasoning and not self._blocks.has_text and not self.calls
+        return self.blocks.has_reasoning and not self.blocks.has_text and not self.calls
 
     def drain_late(self, output: FrameOutput) -> None:
         """Text that came after the end, and was held back, goes out all the same."""
         self._drain(output)
-        self._blocks.close_text_block(output)
+        self.blocks.close_text_block(output)
 
     def abandon(self, failed: Failed, output: FrameOutput) -> None:
         """The host reported an error: what is held back goes out before it, and nothing comes after."""
@@ -329,7 +324,7 @@ class ResponseRepairer:
             self.watch.finish(output)
 
     def _end(self, ending: Finished | Failed, output: FrameOutput) -> None:
-        self._blocks.close_text_block(output)
+        self.blocks.close_text_block(output)
         if isinstance(ending, Finished):
             if ending.reason == "stop" and self.only_reasoning:
                 output.events.append(Repaired("empty_answer", "only reasoning, no answer"))
@@ -374,7 +369,7 @@ class ResponseRepairer:
         output.events.append(Repaired("channel_by_tags", f"some of the {channel} field is not {channel}"))
 
     def _text_writer(self, channel: Channel) -> Callable[[str, FrameOutput], None]:
-        return lambda text, output: self._blocks.add_text(channel, text, output)
+        return lambda text, output: self.blocks.add_text(channel, text, output)
 
     def _follow(
         self, channel: Channel, found: list[GrammarEvent], output: FrameOutput, mended: str | None = None

@@ -17,6 +17,7 @@ import msgspec
 from moonshim.engine.assemble import Assembler
 from moonshim.engine.dialects.protocol import NUMBER, TEXT, Template
 from moonshim.engine.frames import Released
+from moonshim.engine.repair.blocks import BlockTracker
 from moonshim.engine.repair.repairer import NOT_PARSED, ParsedText, ResponseRepairer, named_prefix_length
 from moonshim.engine.repair.tool_calls import TrackedCall
 from moonshim.engine.response.frame_templates import FrameTemplate, learn_template
@@ -54,6 +55,7 @@ class FastPath:
     __slots__ = (
         "_assembler",
         "_before",
+        "_blocks",
         "_fresh",
         "_has_event_names",
         "_keeps_frames",
@@ -79,6 +81,7 @@ class FastPath:
         self._reads_alike = pipeline.decoder.reads_alike
         self._repairer: ResponseRepairer
         self._assembler: Assembler | None
+        self._blocks: BlockTracker
         self.template: FrameTemplate | None = None
         self._known: FrameTemplate | None = None
         self._fresh = False
@@ -119,7 +122,7 @@ class FastPath:
         else:
             result = repairer.feed_text_fast(channel, text)
             if result is None:
-                block = repairer.current_block
+                block = self._blocks.current
             elif isinstance(result, str):
                 block, passes = repairer.growing, False
             elif result is NOT_PARSED:
@@ -163,7 +166,7 @@ class FastPath:
             held = repairer.take_held_text(channel, before, parsed, text)
             if held is None:
                 return self._take_slow_path(template, raw, text, parsed)
-            block = repairer.current_block
+            block = self._blocks.current
             out = self._wait(template, raw, text, held, block, decided=len(held) <= len(text))
             if sum(len(one) for _, one, _ in self._waiting) - named_prefix_length(held) > HELD_LIMIT:
                 self.hand_over()
@@ -173,7 +176,7 @@ class FastPath:
         if plain is None:
             return self._take_slow_path(template, raw, text, parsed)
         self._before = repairer.held(channel)
-        return self._write_piece(repairer.current_block, plain)
+        return self._write_piece(self._blocks.current, plain)
 
     def _wait(self, template: FrameTemplate, raw: bytes, text: str, held: str, block: int, *, decided: bool) -> bytes:
         """A frame whose end is `held` waits, and leaves as it came; those before it leave if their end is `decided`."""
@@ -272,6 +275,7 @@ class FastPath:
         choice = self._pipeline.idle_choice() if is_idle and self._fresh else None
         if choice is not None:
             self._repairer, self._assembler = choice.repairer, choice.assembler
+            self._blocks = choice.repairer.blocks
             self._passes = self._pipeline.writer.passes
             self.template = self._known
 
