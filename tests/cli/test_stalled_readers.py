@@ -19,7 +19,16 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc says what
 
 READERS: Final = 100
 BATCH: Final = chunks(*[sse([chunk({"content": "a" * 1000})], done=False)] * 16, end=False)
-FILE: Final = '[[providers]]\nname = "host"\napi_base_url = "{url}/v1"\nmodels = ["kimi-k2.5"]\n'
+# The inspector keeps what it records, so it is off.
+FILE: Final = """
+[gateway]
+inspector = false
+
+[[providers]]
+name = "host"
+api_base_url = "{url}/v1"
+models = ["kimi-k2.5"]
+"""
 
 
 def resident(pid: int) -> int:

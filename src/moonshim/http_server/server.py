@@ -77,6 +77,8 @@ class AppServer(uvicorn.Server):
         self._deadline: float | None = None
         self._most = 0
         """Peak number of connections since memory was last returned."""
+        self._ending = 0
+        """Number of requests when memory was last returned, while they still end."""
 
     @property
     def draining(self) -> bool:
@@ -96,14 +98,21 @@ class AppServer(uvicorn.Server):
         if self._deadline is not None:
             overdue = asyncio.get_running_loop().time() >= self._deadline
             self.should_exit = self.should_exit or overdue or not self.server_state.tasks
-        self._return_memory(len(self.server_state.connections))
+        self._most = max(self._most, len(self.server_state.connections))
+        if counter % 10 == 0:  # once a second
+            self._return_memory(len(self.server_state.connections), len(self.server_state.tasks))
         return await super().on_tick(counter)
 
-    def _return_memory(self, connections: int) -> None:
-        """When most of many connections are gone: glibc would never return their memory."""
-        self._most = max(self._most, connections)
+    def _return_memory(self, connections: int, requests: int) -> None:
+        """When most of many connections are gone: glibc would never return their memory.
+
+        Their requests end later than the connections, so this goes on while requests end.
+        """
         if self._most >= MANY_CONNECTIONS and connections <= self._most // 4:
             self._most = connections
+            self._ending = requests + 1
+        if requests < self._ending:
+            self._ending = requests
             gc.collect()
             _trim()
 
