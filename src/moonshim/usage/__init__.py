@@ -1,0 +1,1 @@
+"""What requests cost: a record per exchange, prices, reports, budgets."""
