@@ -35,7 +35,7 @@ def test_fields_that_follow_from_the_request_are_refused_by_name(name: str) -> N
 def test_values_that_json_cannot_say_are_refused(value: str) -> None:
     (told,) = problems(f"{PROVIDER}[providers.body]\nfield.inner = {value}")
     assert "body.field.inner" in told
-    assert "JSON has no" in told
+    assert "JSON does not support" in told
 
 
 def test_a_body_that_is_no_table_is_refused() -> None:

@@ -85,7 +85,7 @@ def test_a_chain_of_a_model_that_is_not_there_is_a_mistake() -> None:
     provider = {"name": "p", "api_base_url": "https://h/v1", "models": ["kimi-k2"], "transformer": {"kimi-k2x": {}}}
     (problem,) = problems(json.dumps(provider), suffix=".json")
     assert problem == (
-        "moonshim.json:1: transformer.kimi-k2x: no model of this provider is called `kimi-k2x`; did you mean `kimi-k2`?"
+        "moonshim.json:1: transformer.kimi-k2x: this provider has no model 'kimi-k2x' (did you mean 'kimi-k2'?)"
     )
 
 

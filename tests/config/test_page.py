@@ -1,7 +1,8 @@
-"""docs/configuration.md and the code name the same keys, with the same defaults; its examples work."""
+"""docs/reference/configuration.md and the code name the same keys, with the same defaults; its examples work."""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterable
@@ -16,9 +17,12 @@ from moonshim.config import (
     Config,
     GatewayKey,
     Limits,
+    OtelExport,
     ProviderConfig,
     Retries,
+    Routes,
     Timeouts,
+    UsageBooks,
     config_from_environment,
     endpoint_of,
     parse_config,
@@ -28,7 +32,7 @@ from moonshim.config.problems import ConfigError
 from moonshim.config.tables.settings import GATEWAY_KEYS
 from tests.config.texts import PROVIDER, toml
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "configuration.md").read_text("utf-8")
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "reference" / "configuration.md").read_text("utf-8")
 
 
 def section(title: str) -> str:
@@ -51,17 +55,22 @@ def known_keys(table: str) -> set[str]:
     """The keys that the code itself names, when it is given one that it does not know."""
     with pytest.raises(ConfigError) as caught:
         toml(f"{PROVIDER if 'providers' not in table else ''}\n{table}\nqqqqqqqqqqqq = 1")
-    (listed,) = re.findall(r"the keys here are (.*)", "\n".join(caught.value.problems))
+    (listed,) = re.findall(r"known keys: (.*)", "\n".join(caught.value.problems))
     return set(listed.split(", "))
 
 
 TABLES = {
     "Providers": '[[providers]]\nname = "x"\napi_base_url = "https://h"',
     "Gateway keys": f'[[keys]]\nname = "n"\ndigest = "sha256:{"0" * 64}"',
+    "Budgets": f'[[keys]]\nname = "n"\ndigest = "sha256:{"0" * 64}"\n[[keys.budgets]]\nperiod = "day"\ntokens = 1',
     "Gateway": "[gateway]",
     "Timeouts": "[timeouts]",
+    "Routes": "[routes]",
     "Retries": "[retries]",
     "Limits": "[limits]",
+    "Usage": "[usage]",
+    "OpenTelemetry": "[otel]",
+    "Web search": "[web_search]",
     "Prices": "[prices.x]\ninput = 1\noutput = 1",
 }
 
@@ -73,10 +82,32 @@ def test_the_page_and_the_code_name_the_same_keys(title: str, table: str) -> Non
 
 def test_every_field_of_the_structs_can_be_configured() -> None:
     """Or is made from others, which are named here."""
-    made_of = {"keys", "key_sources", "model_overrides", "model_bodies", "transformers", "model_transformers"}
+    made_of = {
+        "keys",
+        "key_sources",
+        "regions",
+        "model_overrides",
+        "model_bodies",
+        "transformers",
+        "model_transformers",
+    }
     assert fields(ProviderConfig) - made_of - {"overrides"} | {"cells"} <= set(keys_of_page("Providers"))
     assert fields(GatewayKey) == set(keys_of_page("Gateway keys"))
-    tables = {"providers", "aliases", "keys", "prices", "limits", "retries", "source", "notes", "keys_emptied"}
+    tables = {
+        "providers",
+        "aliases",
+        "keys",
+        "prices",
+        "limits",
+        "retries",
+        "routes",
+        "usage",
+        "otel",
+        "web_search",
+        "source",
+        "notes",
+        "keys_emptied",
+    }
     assert fields(Config) - tables | {"secret_env"} == set(keys_of_page("Gateway")) == set(GATEWAY_KEYS)
 
 
@@ -89,7 +120,14 @@ def defaults_of(struct: type[msgspec.Struct]) -> Iterable[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("title", "struct"), [("Timeouts", Timeouts), ("Retries", Retries), ("Limits", Limits), ("Gateway", Config)]
+    ("title", "struct"),
+    [
+        ("Timeouts", Timeouts),
+        ("Retries", Retries),
+        ("Limits", Limits),
+        ("Gateway", Config),
+        ("Usage", UsageBooks),
+    ],
 )
 def test_the_page_has_the_defaults_of_the_code(title: str, struct: type[msgspec.Struct]) -> None:
     page, checked = keys_of_page(title), 0
@@ -98,7 +136,13 @@ def test_the_page_has_the_defaults_of_the_code(title: str, struct: type[msgspec.
             shown = str(default).lower() if isinstance(default, bool) else f"{default:.15g}"
             assert page[name] == shown, name
             checked += 1
-    assert checked >= 3
+    assert checked >= 2
+
+
+def test_the_page_has_the_defaults_of_routes() -> None:
+    page, default = keys_of_page("Routes"), Routes()
+    assert page["long_context_tokens"] == str(default.long_context_tokens)
+    assert tuple(json.loads(page["background_models"])) == default.background_models
 
 
 def test_the_page_has_the_addresses_as_they_are_understood() -> None:
@@ -133,8 +177,8 @@ def test_the_examples_of_the_page_can_be_used(kind: str, text: str) -> None:
 def test_the_problems_of_the_page_are_those_that_are_told() -> None:
     with pytest.raises(ConfigError) as caught:
         toml('[[providers]]\nname = "a"\napi_base_url = "https://h"\n[[providers]]\nmodles = []')
-    assert "providers[1].modles: nothing is called `modles` here; did you mean `models`?" in str(caught.value)
-    assert "providers[1].modles: nothing is called `modles` here; did you mean `models`?" in PAGE
+    assert "providers[1].modles: unknown key 'modles' (did you mean 'models'?)" in str(caught.value)
+    assert "providers[1].modles: unknown key 'modles' (did you mean 'models'?)" in PAGE
 
 
 def test_what_the_example_has_commented_out_can_be_used_too(tmp_path: Path) -> None:
@@ -145,10 +189,24 @@ def test_what_the_example_has_commented_out_can_be_used_too(tmp_path: Path) -> N
     text = "\n".join(lines).replace("sha256:…", "sha256:" + "0" * 64)
     (tmp_path / "certificates.pem").touch()
     named = tomllib.loads(text)
-    assert {"providers", "aliases", "keys", "gateway", "timeouts", "retries", "limits", "prices"} == set(named)
+    assert {
+        "providers",
+        "aliases",
+        "routes",
+        "keys",
+        "gateway",
+        "timeouts",
+        "retries",
+        "limits",
+        "prices",
+        "otel",
+        "web_search",
+    } == set(named)
     config = parse_config(
         text, suffix=".toml", environ={"MOONSHIM_SECRET": "x" * 16}, source="example", folder=tmp_path
     )
     assert [provider.name for provider in config.providers] == ["moonshot", "openrouter", "vllm"]
     assert set(named["gateway"]) | {"secret"} == set(GATEWAY_KEYS)
     assert set(named["keys"][0]) == fields(GatewayKey)
+    assert set(named["routes"]) == fields(Routes)
+    assert set(named["otel"]) == fields(OtelExport)

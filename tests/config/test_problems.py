@@ -12,67 +12,70 @@ from tests.config.texts import PROVIDER, problems, toml
 WRONG: dict[str, tuple[str, str]] = {
     "an unknown key": (
         '[[providers]]\nname = "a"\napi_base_url = "https://h"\nmodles = []',
-        "moonshim.toml:4: providers[0].modles: nothing is called `modles` here; did you mean `models`?",
+        "moonshim.toml:4: providers[0].modles: unknown key 'modles' (did you mean 'models'?)",
     ),
     "an unknown table": (
         "[gatway]\nport = 1",
-        "moonshim.toml:1: gatway: nothing is called `gatway` here; did you mean",
+        "moonshim.toml:1: gatway: unknown key 'gatway' (did you mean 'gateway'?)",
     ),
     "a key in the wrong place": (
         "store = 'memory:'",
-        "moonshim.toml:1: store: nothing is called `store` here; it belongs",
+        "moonshim.toml:1: store: unknown key 'store'; it belongs in `[gateway]`",
     ),
     "a wrong type": (
         "[gateway]\n\nport = 'x'",
-        "moonshim.toml:3: gateway.port: this must be a whole number, not a text",
+        "moonshim.toml:3: gateway.port: expected an integer, got a string",
     ),
-    "a switch for a number": ("[gateway]\nport = true", "this must be a whole number, not true or false"),
-    "a number for a switch": ("[gateway]\nopen_without_keys = 1", "this must be true or false, not a whole number"),
-    "a port that none is": ("[gateway]\nport = 70000", "this must be at least 1 and at most 65535"),
-    "a number that is no number": ("[timeouts]\nconnect = nan", "this must be more than 0"),
-    "a timeout of nothing": ("[timeouts]\nconnect = 0", "timeouts.connect: this must be more than 0"),
-    "a level that is none": ("[gateway]\nlog_level = 'inof'", "did you mean `info`?"),
-    "a store that is none": ("[gateway]\nstore = 'mysql://h'", "gateway.store: this must be `memory:`, `sqlite:PATH`"),
-    "a limit that is none": ("[limits]\nbody_byte = 3", "did you mean `body_bytes`?"),
-    "a retry that is none": ("[retries]\nattempts = 0", "retries.attempts: this must be at least 1"),
-    "one table where there may be several": ("[keys]\nname = 'x'", "keys: this must be a list of tables (`[[keys]]`"),
-    "a value where a table is wanted": ("limits = 3", "limits: this must be a table, not a whole number"),
-    "an alias to nothing": ("[aliases]\na = []", "aliases.a: this leads nowhere"),
+    "a switch for a number": ("[gateway]\nport = true", "expected an integer, got a boolean"),
+    "a number for a switch": ("[gateway]\nopen_without_keys = 1", "expected a boolean, got an integer"),
+    "a port that none is": ("[gateway]\nport = 70000", "must be at least 1 and at most 65535"),
+    "a number that is no number": ("[timeouts]\nconnect = nan", "must be greater than 0"),
+    "a timeout of nothing": ("[timeouts]\nconnect = 0", "timeouts.connect: must be greater than 0"),
+    "an invalid level": ("[gateway]\nlog_level = 'inof'", "did you mean 'info'?"),
+    "an invalid store": ("[gateway]\nstore = 'mysql://h'", "gateway.store: expected `memory:`, `sqlite:PATH`"),
+    "an invalid limit": ("[limits]\nbody_byte = 3", "did you mean 'body_bytes'?"),
+    "an invalid retry": ("[retries]\nattempts = 0", "retries.attempts: must be at least 1"),
+    "one table where there may be several": ("[keys]\nname = 'x'", "keys: expected a list of tables (`[[keys]]`"),
+    "a value where a table is wanted": ("limits = 3", "limits: expected a table, got an integer"),
+    "an alias to nothing": ("[aliases]\na = []", "aliases.a: empty list: name a model"),
     "an alias to no model": (
         "[aliases]\n'claude-*' = 'kimi-k2.6'",
-        'aliases."claude-*": no provider has the model `kimi-k2.6`; did you mean `kimi-k2.5`?',
+        "aliases.\"claude-*\": no provider has the model 'kimi-k2.6' (did you mean 'kimi-k2.5'?)",
     ),
     "an alias to a model that its provider does not have": (
         "[aliases]\na = 'vllm/kimi-k2.6'",
-        "did you mean `vllm/kimi-k2.5`?",
+        "did you mean 'vllm/kimi-k2.5'?",
     ),
-    "an alias to a number": ("[aliases]\na = [3]", "aliases.a[0]: this must be a text, not a whole number"),
-    "a key in plain text": ("[[keys]]\nname = 'n'\nkey = 'msk_x'", "only its `digest`; `moonshim keys new` makes"),
-    "a key for a digest": ("[[keys]]\nname = 'n'\ndigest = 'msk_x'", "this is no digest"),
-    "no digest": ("[[keys]]\nname = 'n'", "keys[0]: a key needs a `digest`"),
-    "a date that is none": (
+    "an alias to a number": ("[aliases]\na = [3]", "aliases.a[0]: expected a string, got an integer"),
+    "a key in plain text": ("[[keys]]\nname = 'n'\nkey = 'msk_x'", "only its `digest`; `moonshim keys new` creates"),
+    "a key for a digest": (
+        "[[keys]]\nname = 'n'\ndigest = 'msk_x'",
+        "expected a digest (`sha256:` and 64 hexadecimal digits), not the key itself",
+    ),
+    "no digest": ("[[keys]]\nname = 'n'", "keys[0]: `digest` is required"),
+    "an invalid date": (
         f"[[keys]]\nname = 'n'\ndigest = 'sha256:{'0' * 64}'\nexpires = 'soon'",
-        "keys[0].expires: this must be a date",
+        "keys[0].expires: expected a date",
     ),
     "the same digest twice": (
         f"[[keys]]\nname = 'n'\ndigest = 'sha256:{'0' * 64}'\n[[keys]]\nname = 'm'\ndigest = 'sha256:{'0' * 64}'",
-        "keys[1].digest: this is the digest of the key `n`",
+        "keys[1].digest: same digest as the key 'n'",
     ),
     "the same name twice": (
         f"[[keys]]\nname = 'n'\ndigest = 'sha256:{'0' * 64}'\n[[keys]]\nname = 'n'\ndigest = 'sha256:{'1' * 64}'",
-        "two keys are called `n`",
+        "duplicate key name 'n'",
     ),
     "a variable that is not set": (
         "[gateway]\nstore = '${NOPE}'",
-        "gateway.store: the environment variable `NOPE` is not",
+        "gateway.store: environment variable NOPE is not set",
     ),
-    "a variable that has no end": ("[gateway]\nstore = '${NOPE'", "a `${` has no `}` behind it"),
+    "a variable that has no end": ("[gateway]\nstore = '${NOPE'", "missing `}` after `${`"),
     "a secret whose variable is not set": (
         "[gateway]\nsecret_env = 'NOPE'",
-        "gateway.secret_env: the environment variable",
+        "gateway.secret_env: environment variable NOPE is not set",
     ),
-    "two secrets": ("[gateway]\nsecret = 'x'\nsecret_env = 'NOPE'", "one of them is enough"),
-    "a text that is empty": ("[gateway]\nhost = ''", "gateway.host: this must not be empty"),
+    "two secrets": ("[gateway]\nsecret = 'x'\nsecret_env = 'NOPE'", "set only one of `secret` and `secret_env`"),
+    "a text that is empty": ("[gateway]\nhost = ''", "gateway.host: must not be empty"),
 }
 
 
@@ -83,38 +86,44 @@ def test_a_mistake_is_told_with_its_place(text: str, told: str) -> None:
 
 
 PROVIDERS: dict[str, tuple[str, str]] = {
-    "no name": ('api_base_url = "https://h"', "moonshim.toml:1: providers[0]: a provider needs a `name`"),
-    "no address": ('name = "a"', "providers[0]: a provider needs an `api_base_url`"),
-    "a name with a slash": ('name = "a/b"\napi_base_url = "https://h"', "this must not have `/` or `,` in it"),
-    "an address without a scheme": ('name = "a"\napi_base_url = "api.moonshot.ai"', "http:// or https:// address"),
-    "an address of another kind": ('name = "a"\napi_base_url = "ftp://h"', "http:// or https:// address"),
-    "an address with a bad port": ('name = "a"\napi_base_url = "http://h:x"', "its name or port cannot be read"),
-    "an address with a password": ('name = "a"\napi_base_url = "https://u:p@h"', "there is a name or a password"),
+    "no name": ('api_base_url = "https://h"', "moonshim.toml:1: providers[0]: `name` is required"),
+    "no address": ('name = "a"', "providers[0]: `api_base_url` is required"),
+    "a name with a slash": ('name = "a/b"\napi_base_url = "https://h"', "must not contain `/` or `,`"),
+    "an address without a scheme": (
+        'name = "a"\napi_base_url = "api.moonshot.ai"',
+        "expected an http:// or https:// URL",
+    ),
+    "an address of another kind": ('name = "a"\napi_base_url = "ftp://h"', "expected an http:// or https:// URL"),
+    "an address with a bad port": ('name = "a"\napi_base_url = "http://h:x"', "cannot parse its host or port"),
+    "an address with a password": (
+        'name = "a"\napi_base_url = "https://u:p@h"',
+        "must not contain a user name or password",
+    ),
     "two names for the address": (
         'name = "a"\napi_base_url = "https://h"\nbase_url = "https://h"',
-        "one of them is enough",
+        "set only one of `api_base_url` and `base_url`",
     ),
-    "a host row that is none": ('name = "a"\napi_base_url = "https://h"\nhost = "vlm"', "did you mean `vllm`?"),
-    "a dialect that is none": (
+    "an invalid host row": ('name = "a"\napi_base_url = "https://h"\nhost = "vlm"', "did you mean 'vllm'?"),
+    "an invalid dialect": (
         'name = "a"\napi_base_url = "https://h"\ndialect = "openai"',
-        "did you mean `openai_chat`?",
+        "did you mean 'openai_chat'?",
     ),
-    "a cell that is none": ('name = "a"\napi_base_url = "https://h"\ntool_limt = 3', "did you mean `tool_limit`?"),
+    "an invalid cell": ('name = "a"\napi_base_url = "https://h"\ntool_limt = 3', "did you mean 'tool_limit'?"),
     "a cell with a wrong value": (
         'name = "a"\napi_base_url = "https://h"\ntool_limit = "x"',
-        "tool_limit cannot be 'x'",
+        "invalid value 'x' for tool_limit: Expected `integer | null`, got `string`",
     ),
     "a cell with a wrong word": (
         'name = "a"\napi_base_url = "https://h"\n[providers.cells]\nhistory_ids = "k3"',
-        "providers[0].cells.history_ids: history_ids cannot be 'k3'",
+        "providers[0].cells.history_ids: invalid value 'k3' for history_ids",
     ),
     "a row under cells": (
         'name = "a"\napi_base_url = "https://h"\ncells = {host = "vllm"}',
-        "is a key of the provider",
+        "set `host` on the provider",
     ),
     "a model without a name": (
         'name = "a"\napi_base_url = "https://h"\nmodels = [{}]',
-        "models[0]: a model needs an `id`",
+        "models[0]: `id` is required",
     ),
     "a model that is a number": (
         'name = "a"\napi_base_url = "https://h"\nmodels = [\n 3]',
@@ -122,33 +131,39 @@ PROVIDERS: dict[str, tuple[str, str]] = {
     ),
     "a model twice": (
         'name = "a"\napi_base_url = "https://h"\nmodels = ["x", {id = "x"}]',
-        "models[1]: `x` is there twice",
+        "models[1]: duplicate model 'x'",
     ),
     "models that are a text": (
         'name = "a"\napi_base_url = "https://h"\nmodels = "x"',
-        "this must be a list, not a text",
+        "expected a list, got a string",
     ),
-    "a header with no name": ('name = "a"\napi_base_url = "https://h"\nheaders = {"a b" = "x"}', "no name of a header"),
+    "a header with no name": (
+        'name = "a"\napi_base_url = "https://h"\nheaders = {"a b" = "x"}',
+        "not a valid header name",
+    ),
     "a header of two lines": (
         'name = "a"\napi_base_url = "https://h"\nheaders = {a = "x\\ny"}',
-        "one line of printable",
+        "a single line of printable characters",
     ),
-    "a header of the request": ('name = "a"\napi_base_url = "https://h"\nheaders = {Host = "x"}', "cannot be set"),
+    "a header of the request": (
+        'name = "a"\napi_base_url = "https://h"\nheaders = {Host = "x"}',
+        "cannot be configured",
+    ),
     "a file that is not there": (
         'name = "a"\napi_base_url = "https://h"\napi_key_file = "none"',
-        "there is no file none",
+        "no such file: none",
     ),
     "certificates that are not there": (
         'name = "a"\napi_base_url = "https://h"\nca_bundle = "none"',
-        "there is no file none",
+        "no such file: none",
     ),
-    "a proxy that is none": (
+    "an invalid proxy": (
         'name = "a"\napi_base_url = "https://h"\nproxy = "socks"',
-        "providers[0].proxy: this must be",
+        "providers[0].proxy: expected an http:// or https:// URL",
     ),
     "the same name twice": (
         'name = "a"\napi_base_url = "https://h"\n[[providers]]\nname = "A"\napi_base_url = "https://h"',
-        "moonshim.toml:5: providers[1].name: two providers are called `A`",
+        "moonshim.toml:5: providers[1].name: duplicate provider name 'A'",
     ),
 }
 
@@ -188,17 +203,17 @@ BROKEN: dict[str, tuple[str, str, str]] = {
     "TOML": (".toml", "[[providers]]\nname = \n", "moonshim.toml:2:8: Invalid value"),
     "TOML that ends": (".toml", 'name = """', "moonshim.toml:1: "),
     "TOML with a key twice": (".toml", "a = 1\na = 2\nb = 3", "moonshim.toml:2:6: Cannot overwrite a value"),
-    "JSON": (".json", '{"a": 1\n "b": 2}', "moonshim.json:2:2: a comma or `}` is needed here"),
-    "JSON without a value": (".json", '{"a": }', "moonshim.json:1:7: a value is needed here"),
-    "JSON with a key twice": (".json", '{"a": 1,\n"a": 2}', "moonshim.json:2:1: the key `a` is there twice"),
-    "JSON without a colon": (".json", '{"a" 1}', "a colon is needed behind the key `a`"),
-    "JSON without a key": (".json", "{1: 1}", "moonshim.json:1:2: a key is needed here"),
-    "JSON that goes on": (".json", "{} x", "moonshim.json:1:4: nothing can follow here"),
-    "JSON of nothing": (".json", "  ", "there is nothing in it"),
-    "JSON that is too deep": (".json", "[" * 100, "nested more than 64 deep"),
-    "JSON with a long number": (".json", '{"PORT": ' + "1" * 5000 + "}", "this number is too long"),
-    "a text": (".json", '"x"', "moonshim.json: this must be a table, not a text"),
-    "an empty list": (".json", "[]", "moonshim.json: there is no provider in it"),
+    "JSON": (".json", '{"a": 1\n "b": 2}', "moonshim.json:2:2: expected ',' or '}'"),
+    "JSON without a value": (".json", '{"a": }', "moonshim.json:1:7: expected a value"),
+    "JSON with a key twice": (".json", '{"a": 1,\n"a": 2}', "moonshim.json:2:1: duplicate key 'a'"),
+    "JSON without a colon": (".json", '{"a" 1}', "expected ':' after the key 'a'"),
+    "JSON without a key": (".json", "{1: 1}", "moonshim.json:1:2: expected a key"),
+    "JSON that goes on": (".json", "{} x", "moonshim.json:1:4: unexpected data after the end of the value"),
+    "JSON of nothing": (".json", "  ", "the file is empty"),
+    "JSON that is too deep": (".json", "[" * 100, "nested more than 64 levels deep"),
+    "JSON with a long number": (".json", '{"PORT": ' + "1" * 5000 + "}", "number has too many digits"),
+    "a text": (".json", '"x"', "moonshim.json: expected a table, got a string"),
+    "an empty list": (".json", "[]", "moonshim.json: no provider is configured"),
 }
 
 
@@ -215,8 +230,8 @@ HIDDEN = {
     "a header of the wrong type": {"headers": {"Authorization": [SECRET]}},
     "a header of two lines": {"headers": {"Authorization": f"{SECRET}\n"}},
     "a password in the address": {"api_base_url": f"https://u:{SECRET}@h"},
-    "an address that is none": {"api_base_url": SECRET},
-    "a proxy that is none": {"proxy": SECRET},
+    "an invalid address": {"api_base_url": SECRET},
+    "an invalid proxy": {"proxy": SECRET},
     "something unknown": {"api_keyy": SECRET},
     "a key for the name of its variable": {"api_key_env": SECRET},
 }
@@ -262,4 +277,9 @@ def test_the_error_is_one_that_callers_can_catch() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config("", suffix=".toml", environ={}, source="x.toml")
     (problem,) = caught.value.problems
-    assert problem.startswith("x.toml: it has no provider, and the environment has no key of a known host")
+    assert problem.startswith("x.toml: no provider is configured, and no API key of a known host is set")
+
+
+def test_a_number_that_is_too_long_for_python_is_reported() -> None:
+    with pytest.raises(ConfigError, match="too many digits"):
+        parse_config(f"a = {'9' * 5000}", suffix=".toml", environ={}, source="x.toml")

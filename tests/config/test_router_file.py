@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from moonshim.config import Config, TransformerUse, endpoint_of, warnings_of
+from moonshim.config import Config, Routes, TransformerUse, endpoint_of, warnings_of
 from tests.config.texts import json_, problems
 
 # Written for this test, with every key that claude-code-router's pages and its user interface know.
@@ -63,7 +63,7 @@ FILE = """{
     "background": "deepseek,deepseek-chat",
     "think": "openrouter,moonshotai/kimi-k2-thinking",
     "longContext": "",
-    "longContextThreshold": 60000,
+    "longContextThreshold": 45000,
     "webSearch": "gone,away",
   },
   "fallback": {"default": ["moonshot,kimi-k2.5"]},
@@ -96,6 +96,42 @@ def test_its_routes_are_aliases_with_their_fallbacks(config: Config) -> None:
         "think": ("openrouter/moonshotai/kimi-k2-thinking",),
         "webSearch": ("gone/away",),
     }
+
+
+def test_its_routes_choose_the_model_by_the_kind_of_request(config: Config) -> None:
+    assert config.routes == Routes(
+        background=("deepseek/deepseek-chat",),
+        think=("openrouter/moonshotai/kimi-k2-thinking",),
+        web_search=("gone/away",),
+        long_context_tokens=45_000,
+    )
+    assert not any("Router.think" in one or "longContextThreshold" in one for one in warnings_of(config))
+
+
+def test_its_routes_have_their_own_fallbacks() -> None:
+    provider = {"name": "p", "api_base_url": "https://h/v1", "api_key": "k", "models": ["m", "n"]}
+    router = {"default": "p,m", "longContext": "p,m", "image": "p,n", "longContextThreshold": "80000"}
+    config = json_(json.dumps({"Providers": [provider], "Router": router, "fallback": {"longContext": ["p,n"]}}))
+    assert config.routes == Routes(long_context=("p/m", "p/n"), image=("p/n",), long_context_tokens=80_000)
+
+
+@pytest.mark.parametrize("written", [0, -5, "many", 1.5, True, []])
+def test_an_impossible_threshold_is_a_warning(written: Any) -> None:
+    provider = {"name": "p", "api_base_url": "https://h/v1", "api_key": "k", "models": ["m"]}
+    router = {"default": "p,m", "longContext": "p,m", "longContextThreshold": written}
+    config = json_(json.dumps({"Providers": [provider], "Router": router}))
+    assert config.routes.long_context_tokens == 60_000
+    assert any("Router.longContextThreshold: expected an integer greater than 0" in one for one in warnings_of(config))
+
+
+def test_routes_of_its_own_table_take_precedence_over_those_of_router() -> None:
+    provider = {"name": "p", "api_base_url": "https://h/v1", "api_key": "k", "models": ["m", "n"]}
+    router = {"default": "p,m", "think": "p,m", "background": "gone,away"}
+    file = {"Providers": [provider], "Router": router, "routes": {"think": "p/n"}}
+    assert json_(json.dumps(file)).routes == Routes(think=("p/n",), background=("gone/away",))
+    file["routes"] = {"think": "p/x"}
+    (problem,) = problems(json.dumps(file), suffix=".json")
+    assert "routes.think: no provider has the model 'p/x'" in problem
 
 
 def test_its_key_is_a_gateway_key_of_which_only_the_digest_is_kept(config: Config) -> None:
@@ -173,13 +209,11 @@ def test_everything_that_has_no_meaning_here_is_named_once_with_its_line(config:
         "transformers[0].path": "gemini-cli.js",
         "Providers[0].transformer.use[0]": '"referer"',
         "Providers[0].transformer.long-gone": '"long-gone"',
-        "Router.think": '"think"',
-        "Router.longContextThreshold": '"longContextThreshold"',
     }.items():
         (line,) = [number for number, text in enumerate(lines, 1) if written in text]
         assert len([one for one in told if one.startswith(f"moonshim.json:{line}: {key}: ")]) == 1, (line, key, told)
-    assert any("no provider has `gone/away`" in one for one in told)
-    assert any("`a-name-from-the-plug-in` is not known here" in one for one in told)
+    assert any("no provider has the model 'gone/away'" in one for one in told)
+    assert any("unknown transformer 'a-name-from-the-plug-in'" in one for one in told)
 
 
 def test_empty_fields_of_its_user_interface_mean_nothing() -> None:
@@ -194,7 +228,7 @@ def test_another_address_is_not_served_without_its_key() -> None:
     provider = {"name": "p", "api_base_url": "https://h/v1", "api_key": "k", "models": ["m"]}
     config = json_(json.dumps({"HOST": "0.0.0.0", "Providers": [provider]}))
     assert config.host is None
-    assert "HOST: only 127.0.0.1 is served without APIKEY" in warnings_of(config)[0]
+    assert "HOST: ignored without APIKEY: the gateway listens on 127.0.0.1 only" in warnings_of(config)[0]
 
 
 def test_a_plug_in_in_python_can_be_used_by_its_name(tmp_path: Path) -> None:
@@ -210,7 +244,7 @@ def test_a_plug_in_in_python_can_be_used_by_its_name(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "a key in small letters that it does not have": ({"Providers": [], "routr": {}}, "did you mean `Router`?"),
+    "a key in small letters that it does not have": ({"Providers": [], "routr": {}}, "did you mean 'Router'?"),
     "a transformer that neither has": (
         {"Providers": [{"name": "p", "api_base_url": "https://h", "transformer": {"use": ["Kimmi"]}}]},
         "did you mean 'Kimi'?",

@@ -16,6 +16,7 @@ from moonshim.config import (
     endpoint_of,
     load_config,
     look_for_config,
+    parse_config,
     warnings_of,
 )
 from moonshim.config.environment import KNOWN_HOSTS, KnownHost
@@ -56,7 +57,7 @@ def test_a_file_that_was_named_and_is_not_there_is_an_error(
     explicit: str | None, environ: dict[str, str], tmp_path: Path
 ) -> None:
     made(tmp_path / "moonshim.toml")
-    with pytest.raises(ConfigError, match=r"none\.toml: there is no such file"):
+    with pytest.raises(ConfigError, match=r"none\.toml: no such file"):
         look_for_config(explicit, environ, tmp_path)
 
 
@@ -88,9 +89,9 @@ def test_a_mark_of_byte_order_is_no_mistake(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_bytes(b"a = 1\nb = '\xff'")
-    with pytest.raises(ConfigError, match=r"bad\.toml:2: this is not UTF-8"):
+    with pytest.raises(ConfigError, match=r"bad\.toml:2: not valid UTF-8"):
         load_config(tmp_path / "bad.toml", {})
-    with pytest.raises(ConfigError, match="this is no file, but a folder"):
+    with pytest.raises(ConfigError, match="expected a file, got a folder"):
         load_config(tmp_path, {})
     with pytest.raises(ConfigError, match="No such file"):
         load_config(tmp_path / "none.toml", {})
@@ -142,7 +143,7 @@ def test_claude_code_and_codex_get_a_kimi_with_nothing_but_a_key() -> None:
 def test_a_model_of_ones_own_takes_their_place() -> None:
     config = from_environment(TOGETHER_API_KEY="a", MOONSHIM_MODEL="together/moonshotai/Kimi-K2.5")
     assert config.aliases["claude-*"] == ("together/moonshotai/Kimi-K2.5",)
-    with pytest.raises(ConfigError, match="MOONSHIM_MODEL: no provider that has a key here has `groq/x`"):
+    with pytest.raises(ConfigError, match="MOONSHIM_MODEL: no provider with a key has the model 'groq/x'"):
         from_environment(TOGETHER_API_KEY="a", MOONSHIM_MODEL="groq/x")
 
 
@@ -161,7 +162,7 @@ def test_an_address_of_ones_own_is_taken() -> None:
     assert (messages.dialect, "kimi-k3" in messages.models) == ("anthropic", True)
     other = from_environment(MOONSHOT_API_KEY="a", MOONSHOT_BASE_URL="https://openrouter.ai/api/v1")
     assert (other.providers[0].models, other.aliases) == ((), {})
-    with pytest.raises(ConfigError, match="environment: MOONSHOT_BASE_URL: this must be an http"):
+    with pytest.raises(ConfigError, match="environment: MOONSHOT_BASE_URL: expected an http"):
         from_environment(MOONSHOT_API_KEY="a", MOONSHOT_BASE_URL="api.moonshot.cn")
 
 
@@ -178,8 +179,8 @@ def test_what_stands_behind_an_address_that_nobody_knows_is_what_its_variable_is
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [
-        ("MOONSHIM_SECRET", "short", "environment: MOONSHIM_SECRET: this must have at least 16 characters"),
-        ("MOONSHIM_STORE", "mysql:user:word@host", "environment: MOONSHIM_STORE: this must be `memory:`"),
+        ("MOONSHIM_SECRET", "short", "environment: MOONSHIM_SECRET: must have at least 16 characters"),
+        ("MOONSHIM_STORE", "mysql:user:word@host", "environment: MOONSHIM_STORE: expected `memory:`"),
     ],
 )
 def test_what_the_environment_says_of_the_gateway_is_checked_as_a_file_is(
@@ -247,7 +248,7 @@ def test_a_key_in_a_file_is_held_to_the_same(tmp_path: Path, key: bytes) -> None
 def test_a_key_in_the_environment_is_held_to_the_same(key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config_from_environment({"MOONSHOT_API_KEY": key})
-    assert "environment: MOONSHOT_API_KEY: this cannot be a key" in str(caught.value)
+    assert "environment: MOONSHOT_API_KEY: not a valid key" in str(caught.value)
     assert "hush" not in str(caught.value)
 
 
@@ -255,5 +256,13 @@ def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.toml"
     os.mkfifo(pipe)
     for path, kind in ((pipe, "a pipe"), (tmp_path, "a folder"), (Path(os.devnull), "a device or a socket")):
-        with pytest.raises(ConfigError, match=f"this is no file, but {kind}"):
+        with pytest.raises(ConfigError, match=f"expected a file, got {kind}"):
             load_config(path, {})
+
+
+def test_a_key_file_that_is_not_a_file_is_named_for_what_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, kind in ((tmp_path, "a folder"), (tmp_path / "pipe", "a pipe")):
+        text = f'[[providers]]\nname = "a"\napi_base_url = "http://x.invalid"\napi_key_file = "{path}"\n'
+        with pytest.raises(ConfigError, match=f"api_key_file: expected a file, got {kind}: {path}"):
+            parse_config(text, suffix=".toml", environ={}, source="test")

@@ -7,10 +7,20 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from moonshim.config.model import ProviderConfig
-from moonshim.engine.hosts.detect import host_of
+from moonshim.config.model import ProviderConfig, Target
+from moonshim.engine.hosts.detect import host_of, profile_for
+from moonshim.engine.hosts.profile import HostProfile
 
-__all__ = ["dialect_of", "endpoint_of", "is_loopback", "without_secrets"]
+__all__ = [
+    "base_of",
+    "dialect_of",
+    "endpoint_of",
+    "is_loopback",
+    "models_url",
+    "profile_of",
+    "usages_url",
+    "without_secrets",
+]
 
 # The hosts' own paths when only their name was given; everywhere else it is /v1.
 _ROOTS: Final[dict[str, str]] = {
@@ -19,6 +29,11 @@ _ROOTS: Final[dict[str, str]] = {
     "deepinfra": "/v1/openai",
     "fireworks": "/inference/v1",
     "kimi-coding": "/coding/v1",
+    "opencode": "/zen/v1",
+    "novita": "/openai/v1",
+    "volcengine": "/api/v3",
+    "alibaba": "/compatible-mode/v1",
+    "azure": "/openai/v1",
 }
 _POSTED: Final = re.compile(r"/(chat/completions|messages|completions|responses)/?$")
 _VERSION: Final = re.compile(r"/v\d+[a-z0-9]*(?:/|$)")
@@ -35,6 +50,18 @@ def endpoint_of(provider: ProviderConfig) -> str:
     'https://api.moonshot.ai/anthropic/v1/messages'
     """
     return _endpoint(provider.api_base_url, provider.dialect)
+
+
+def profile_of(target: Target) -> HostProfile:
+    """What this model at this provider needs, with what the user has configured."""
+    provider = target.provider
+    return profile_for(
+        model=target.model,
+        host=provider.host,
+        base_url=provider.api_base_url,
+        upstream=provider.dialect,
+        overrides=provider.overrides_for(target.model) or None,
+    )
 
 
 @lru_cache(256)
@@ -90,3 +117,35 @@ def without_secrets(address: str) -> str:
     if slashes and "@" in rest:
         rest = f"***@{rest.rpartition('@')[2]}"
     return f"{scheme}{slashes}{rest}{question}{'***' if question else ''}"
+
+
+def base_of(address: str) -> str:
+    """An endpoint without the path of its API.
+
+    >>> base_of("https://api.moonshot.ai/v1/chat/completions")
+    'https://api.moonshot.ai/v1'
+    """
+    return address.removesuffix("/chat/completions").removesuffix("/messages")
+
+
+def models_url(endpoint: str) -> str:
+    """Where the host of an endpoint lists its models.
+
+    >>> models_url("https://api.moonshot.ai/v1/chat/completions?a=1")
+    'https://api.moonshot.ai/v1/models?a=1'
+    """
+    return _beside(endpoint, "models")
+
+
+def usages_url(endpoint: str) -> str:
+    """Where Kimi Code reports the used part of a subscription.
+
+    >>> usages_url("https://api.kimi.com/coding/v1/messages")
+    'https://api.kimi.com/coding/v1/usages'
+    """
+    return _beside(endpoint, "usages")
+
+
+def _beside(endpoint: str, name: str) -> str:
+    url = urlsplit(endpoint)
+    return url._replace(path=f"{base_of(url.path)}/{name}").geturl()

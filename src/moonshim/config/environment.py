@@ -9,8 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from moonshim.config.endpoints import dialect_of
-from moonshim.config.model import Config, KeySource, ProviderConfig, Secret
+from moonshim.config.model import Config, GatewayKey, KeySource, ProviderConfig, Secret, digest_of
 from moonshim.config.problems import ConfigError
+from moonshim.config.regions import remembered_region
 from moonshim.config.tables.aliases import has_target
 from moonshim.config.tables.provider_keys import key_fault
 from moonshim.config.tables.providers import address_fault
@@ -19,7 +20,15 @@ from moonshim.engine.hosts.detect import host_of
 from moonshim.engine.hosts.profile import UpstreamDialect
 from moonshim.engine.hosts.table import HOSTS
 
-__all__ = ["CLIENTS_OWN", "KNOWN_HOSTS", "LOOKED_FOR", "KnownHost", "config_from_environment", "with_overrides"]
+__all__ = [
+    "CLIENTS_OWN",
+    "KNOWN_HOSTS",
+    "LOCAL_KEY",
+    "LOOKED_FOR",
+    "KnownHost",
+    "config_from_environment",
+    "with_overrides",
+]
 
 
 class KnownHost(Struct, frozen=True, kw_only=True):
@@ -34,6 +43,8 @@ class KnownHost(Struct, frozen=True, kw_only=True):
     """The model for Claude Code and Codex when they request their own models."""
     spellings: Mapping[str, str] = {}
     """From Moonshot's name of a model to this host's."""
+    regions: tuple[str, ...] = ()
+    """All its addresses, the default first, if each has keys of its own."""
 
     @property
     def address_variable(self) -> str:
@@ -64,6 +75,7 @@ KNOWN_HOSTS: Final = (
         api_base_url="https://api.kimi.com/coding/v1",
         models=("kimi-for-coding", "kimi-for-coding-highspeed", "k3", "k3-256k", "k3.1-pro"),
         default="kimi-for-coding",
+        regions=("https://api.kimi.com/coding/v1", "https://api.kimi.ai/coding/v1"),
     ),
     KnownHost(
         name="fireworks",
@@ -133,6 +145,8 @@ KNOWN_HOSTS: Final = (
 LOOKED_FOR: Final = tuple(host.variable for host in KNOWN_HOSTS)
 """The variables, for the message that none of them is set."""
 
+LOCAL_KEY: Final = "MOONSHIM_LOCAL_KEY"
+"""A key that the gateway accepts in addition to those of its configuration; `moonshim launch` sets it."""
 CLIENTS_OWN: Final = ("claude-*", "gpt-*", "codex-*")
 """What Claude Code and Codex request when no model is configured."""
 _ANY_KIMI: Final = "kimi-*"
@@ -152,10 +166,10 @@ def config_from_environment(environ: Mapping[str, str]) -> Config | None:
         return None
     chosen = environ.get("MOONSHIM_MODEL", "").strip()
     if chosen and not has_target(chosen, [provider for _, provider in found]):
-        raise ConfigError([f"environment: MOONSHIM_MODEL: no provider that has a key here has `{chosen}`"])
+        raise ConfigError([f"environment: MOONSHIM_MODEL: no provider with a key has the model '{chosen}'"])
     themselves = [host for host, provider in found if _is_same_host(host, provider)]
     targets = (chosen,) if chosen else tuple(f"{host.name}/{host.default}" for host in themselves if host.default)
-    notes = () if targets else (f"environment: set MOONSHIM_MODEL to say what {CLIENTS_OWN[0]} is",)
+    notes = () if targets else (f"environment: set MOONSHIM_MODEL to choose the model for {CLIENTS_OWN[0]}",)
     config = Config(
         providers=tuple(provider for _, provider in found),
         aliases=_spelling_aliases(found, themselves) | _defaults([provider for _, provider in found], targets),
@@ -193,24 +207,29 @@ def with_overrides(config: Config, environ: Mapping[str, str]) -> Config:
     if secret := environ.get("MOONSHIM_SECRET", "").strip():
         problems += [f"environment: MOONSHIM_SECRET: {wrong}"] if (wrong := secret_fault(secret)) else []
         config = msgspec.structs.replace(config, secret=Secret(secret))
+    if local := environ.get(LOCAL_KEY, "").strip():
+        config = msgspec.structs.replace(config, keys=(*config.keys, GatewayKey(name="local", digest=digest_of(local))))
     if problems:
         raise ConfigError(problems)
     return config
 
 
 def _provider(host: KnownHost, environ: Mapping[str, str]) -> ProviderConfig:
-    address = environ.get(host.address_variable, "").strip() or host.api_base_url
-    if wrong := address_fault(address):
-        raise ConfigError([f"environment: {host.address_variable}: {wrong}"])
     key = environ[host.variable].strip()
     if wrong := key_fault(key):
-        raise ConfigError([f"environment: {host.variable}: this cannot be a key: {wrong}"])
+        raise ConfigError([f"environment: {host.variable}: not a valid key: {wrong}"])
+    address = environ.get(host.address_variable, "").strip() or remembered_region(Secret(key), host.regions, environ)
+    regions = () if address else host.regions
+    address = address or host.api_base_url
+    if wrong := address_fault(address):
+        raise ConfigError([f"environment: {host.address_variable}: {wrong}"])
     provider = ProviderConfig(
         name=host.name,
         api_base_url=address,
         keys=(Secret(key),),
         key_sources=(KeySource(host.variable),),
         dialect=cast(UpstreamDialect, dialect_of(address)),
+        regions=regions,
     )
     if not _is_same_host(host, provider):
         return provider

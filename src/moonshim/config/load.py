@@ -13,19 +13,22 @@ from moonshim.config.files.router_file import RouterSettings, is_router_file, re
 from moonshim.config.files.source_file import read_text, read_values
 from moonshim.config.model import Config, GatewayKey, Limits, ProviderConfig, Retries, Timeouts
 from moonshim.config.problems import ConfigError, Path, Problems
-from moonshim.config.tables.aliases import check_aliases, read_aliases
+from moonshim.config.tables.aliases import check_targets, read_aliases
 from moonshim.config.tables.gateway_keys import read_gateway_keys
+from moonshim.config.tables.otel import read_otel
 from moonshim.config.tables.prices import read_prices
 from moonshim.config.tables.providers import Defaults, read_provider, read_timeouts
-from moonshim.config.tables.settings import GATEWAY_KEYS, read_gateway, read_numbers
+from moonshim.config.tables.routes import read_routes
+from moonshim.config.tables.settings import GATEWAY_KEYS, read_gateway, read_numbers, read_usage
 from moonshim.config.tables.table import Table
+from moonshim.config.tables.web_search import read_web_search
 
-__all__ = ["load_config", "load_keys", "parse_config"]
+__all__ = ["config_of_values", "load_config", "load_keys", "parse_config"]
 
 _NO_PROVIDER = (
-    "it has no provider, and the environment has no key of a known host. Add `[[providers]]` to it (`moonshim config "
-    f"example` shows how), or set one of {', '.join(LOOKED_FOR)}. `moonshim serve --demo` and `moonshim chat --demo` "
-    "need neither"
+    "no provider is configured, and no API key of a known host is set. Add `[[providers]]` (see `moonshim config "
+    f"example`), or set one of {', '.join(LOOKED_FOR)}. To try Moonshim without a key, run `moonshim serve --demo` or "
+    "`moonshim chat --demo`"
 )
 
 
@@ -77,6 +80,11 @@ def parse_config(
     return config if environ is None else with_overrides(config, environ)
 
 
+def config_of_values(value: Any, problems: Problems, *, folder: File | None = None) -> Config:
+    """The configuration in values that were parsed already. Nothing is accessed: no variable, no file, no plug-in."""
+    return _Reading(problems, None, folder, None).config(value)
+
+
 class _Reading:
     """Converts one value to a configuration."""
 
@@ -109,7 +117,7 @@ class _Reading:
         """A provider, or a list of them, and nothing else: the way documentation shows them."""
         providers = self._providers(tables, Defaults(folder=self._folder, code=self._code))
         if not tables:
-            self._problems.add((), "there is no provider in it")
+            self._problems.add((), "no provider is configured")
         return Config(providers=providers, source=self._problems.source, notes=tuple(self._problems.notes))
 
     def _read_config(self, root: Table) -> Config:
@@ -128,17 +136,21 @@ class _Reading:
             javascript=router.javascript,
         )
         if "providers" in root and "Providers" in root:
-            root.error("Providers", "this says the same as `providers`: one of them is enough")
+            root.error("Providers", "set only one of `providers` and `Providers`")
         tables = root.tables("providers", "Providers")
         providers = self._providers(tables or [], defaults)
         keys = router.keys + read_gateway_keys(root.tables("keys") or [])
         own = read_aliases(root.table("aliases"))
+        routes = read_routes(root.table("routes"), router.routes)
         settings: dict[str, Any] = {"host": router.host, "port": router.port, "log_level": router.log_level}
         settings |= read_gateway(root.table("gateway"), self._folder)
         limits = read_numbers(root.table("limits"), Limits())
         retries = read_numbers(root.table("retries"), Retries())
         prices = read_prices(root.table("prices"))
-        root.close(hints=dict.fromkeys(GATEWAY_KEYS, "; it belongs under `[gateway]`"))
+        usage = read_usage(root.table("usage"), self._folder)
+        otel = read_otel(root.table("otel"))
+        web_search = read_web_search(root.table("web_search"))
+        root.close(hints=dict.fromkeys(GATEWAY_KEYS, "; it belongs in `[gateway]`"))
         defaults_of_clients: dict[str, tuple[str, ...]] = {}
         from_outside: tuple[str, ...] = ()
         if not tables:
@@ -147,14 +159,21 @@ class _Reading:
             from_outside = found.notes
         broken = _named_providers(tables or [], providers)
         if broken is not None:  # otherwise the names are not known
-            check_aliases(own, (*providers, *broken), root, soft=False)
-            check_aliases(router.aliases, (*providers, *broken), root, soft=True)
+            check_targets(own, (*providers, *broken), root)
+            check_targets(router.aliases, (*providers, *broken), root, soft=True)  # its routes are among them
+            inherited = router.routes.targets
+            named = {name: targets for name, targets in routes.targets.items() if targets != inherited.get(name)}
+            check_targets(named, (*providers, *broken), root, table="routes")
         return Config(
             providers=providers,
             aliases=(router.aliases | own) or defaults_of_clients,
+            routes=routes,
             keys=keys,
             keys_emptied=root.raw("keys") == [],
             prices=prices,
+            usage=usage,
+            otel=otel,
+            web_search=web_search,
             limits=limits,
             retries=retries,
             source=self._problems.source,
@@ -183,7 +202,7 @@ class _Reading:
             if provider is None:
                 continue
             if provider.name.lower() in providers:
-                table.error("name", f"two providers are called `{provider.name}`")
+                table.error("name", f"duplicate provider name '{provider.name}'")
             else:
                 providers[provider.name.lower()] = provider
         return tuple(providers.values())

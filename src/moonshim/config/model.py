@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias
+from decimal import Decimal
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
 from moonshim.engine.request.extra_body import deep_merge
 
 __all__ = [
+    "ROUTE_NAMES",
+    "SEARCH_PROVIDERS",
+    "Budget",
+    "BudgetPeriod",
     "Config",
     "GatewayKey",
     "KeySource",
     "Limits",
+    "OtelExport",
     "Price",
     "ProviderConfig",
     "Retries",
+    "RouteName",
+    "Routes",
     "Secret",
     "Target",
     "Timeouts",
     "TransformerUse",
+    "UsageBooks",
+    "WebSearch",
+    "digest_of",
 ]
 
 MEBIBYTE: Final = 1024 * 1024
+
+RouteName: TypeAlias = Literal["image", "web_search", "long_context", "background", "think"]
+ROUTE_NAMES: Final[tuple[RouteName, ...]] = get_args(RouteName)
+"""In order of precedence."""
+
+BudgetPeriod: TypeAlias = Literal["day", "month", "total"]
+"""Days and months begin at midnight UTC."""
 
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
@@ -39,6 +58,11 @@ class Secret:
     def reveal(self) -> str:
         return self._text
 
+    @property
+    def problem(self) -> str | None:
+        """Why it cannot be used now, for people; None if it can."""
+        return None
+
     def __repr__(self) -> str:
         return "Secret(***)"
 
@@ -53,11 +77,14 @@ class Secret:
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
-    """How long a host may take, in seconds."""
+    """Timeouts for requests to a provider, in seconds."""
 
     connect: float = 10.0
+    """Until a connection is established."""
     first_byte: float = 600.0
+    """Until the response starts."""
     between_bytes: float = 120.0
+    """Longest pause within a response."""
 
 
 class TransformerUse(Struct, frozen=True):
@@ -83,36 +110,38 @@ class ProviderConfig(Struct, frozen=True, kw_only=True):
     name: str
     api_base_url: str
     keys: tuple[Secret, ...] = ()
-    """Used in turn; one conversation stays with one of them."""
+    """API keys, used in turn; one conversation stays with one of them."""
     models: tuple[str, ...] = ()
-    """As the host calls them. Empty: any name is passed on if the provider is named (`provider/model`)."""
+    """Model names of the host. Empty: clients can request any model as `provider/model`."""
     dialect: Literal["openai_chat", "anthropic"] = "openai_chat"
     host: str | None = None
-    """A row of the host table; None: determined by the address."""
+    """Name of the host profile; None: detected from the address."""
     overrides: dict[str, Any] = {}
-    """Overrides of fields in its row."""
+    """Overrides of host profile fields."""
     model_overrides: dict[str, dict[str, Any]] = {}
     """Overrides for single models. `overrides_for` combines both."""
     body: dict[str, Any] = {}
-    """Fields that are merged into every request, and override what the client sent."""
+    """Fields merged into every request; they override those of the client."""
     model_bodies: dict[str, dict[str, Any]] = {}
-    """Such fields for single models. `body_for` combines both."""
+    """The same for single models. `body_for` combines both."""
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()
     transformers: tuple[TransformerUse, ...] | None = None
-    """The chain for all its models; None: not configured, and a Kimi gets all repairs."""
+    """Transformers for all its models; None: not configured, so Kimi models get all repairs."""
     model_transformers: dict[str, tuple[TransformerUse, ...]] = {}
-    """Chains of single models, run after that of the provider."""
+    """Transformers for single models, run after those of the provider."""
     passes_client_key: bool = False
     """Forward the client's own key to the host, if there are no gateway keys."""
     retry_empty_answer: bool = False
     """Retry a response of only reasoning once."""
     ca_bundle: str | None = None
-    """A file of certificates for this host."""
+    """File with the certificates to verify this host with."""
     proxy: str | None = None
     """None: use HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
     key_sources: tuple[KeySource, ...] = ()
-    """Where `keys` were found, and where none was."""
+    """Where keys were looked for, and whether one was found."""
+    regions: tuple[str, ...] = ()
+    """Addresses that the key may belong to, as long as that is not known; `api_base_url` is the default one of them."""
 
     def overrides_for(self, model: str) -> dict[str, Any]:
         """The fields of the host profile that are overridden for this model: its own take precedence over the
@@ -142,6 +171,30 @@ class Target(Struct, frozen=True):
     """As the host calls it."""
 
 
+def digest_of(key: str) -> str:
+    """The digest of a gateway key, which is what the configuration stores.
+
+    One round of SHA-256, without salt: slow hashes protect passwords, which people choose and attackers guess. A key is
+    256 random bits, which cannot be guessed at any speed, and every request would pay for a slow hash.
+
+    >>> digest_of("msk_example")[:15]
+    'sha256:80367261'
+    """
+    return "sha256:" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """What a key may spend in a period: either money (`limit`) or tokens."""
+
+    period: BudgetPeriod
+    limit: Decimal | None = None
+    currency: str = "$"
+    """Of `limit`. Only models whose price is in this currency count."""
+    tokens: int | None = None
+    soft: bool = False
+    """Whether it only warns; a hard budget refuses requests."""
+
+
 class GatewayKey(Struct, frozen=True, kw_only=True):
     """A client of the gateway. The key itself is not stored; `digest` is its hash."""
 
@@ -154,6 +207,9 @@ class GatewayKey(Struct, frozen=True, kw_only=True):
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     concurrent_streams: int | None = None
+    budgets: tuple[Budget, ...] = ()
+    rights: tuple[str, ...] = ()
+    """`usage`: see the usage of all keys, not only its own."""
 
 
 class Retries(Struct, frozen=True, kw_only=True):
@@ -166,19 +222,22 @@ class Retries(Struct, frozen=True, kw_only=True):
     budget: float = 0.2
     """Retries per request, averaged over a while: a retry storm must not feed itself."""
     breaker_failures: int = 5
-    """How many more failures than successes a tenant sees before its requests to a provider pause."""
+    """How many more failures than successes open the circuit breaker of a provider for a tenant."""
     breaker_seconds: float = 30.0
+    """How long an open breaker stops requests to the provider."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
     """The gateway's limits."""
 
     body_bytes: int = 64 * MEBIBYTE
-    """After decompression."""
+    """Size of a request body, after decompression."""
     header_bytes: int = 64 * 1024
+    """Size of the request headers."""
     header_seconds: float = 20.0
-    """How long a client may take to send its headers; its body may take `body_seconds`."""
+    """Time for a client to send its headers."""
     body_seconds: float = 120.0
+    """Time for a client to send its body."""
     body_values: int = 200_000
     """JSON values in a body of more than 256 KiB: a message with one text has three. Small values cost far more memory
     than bytes."""
@@ -187,19 +246,91 @@ class Limits(Struct, frozen=True, kw_only=True):
     bytes_in_flight: int = 512 * MEBIBYTE
     """The same for all keys together."""
     queue_seconds: float = 10.0
-    """How long a request waits for these before it is refused."""
+    """How long a request waits for this memory before it is rejected."""
     max_answer_bytes: int = 64 * MEBIBYTE
     """Size of a host's response, streamed or not. A larger one ends in an error."""
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """The price of a million tokens of a model."""
+    """The price of a million tokens of a model, exactly as it was written."""
 
-    input: float
-    output: float
-    cached: float | None = None
-    """For input that the host has cached; None: the same as `input`."""
+    input: Decimal
+    output: Decimal
+    """Including reasoning."""
+    cached: Decimal | None = None
+    """For input that the host read from its cache; None: the same as `input`."""
+    cache_write: Decimal | None = None
+    """For input that the host wrote to its cache for five minutes; None: the same as `input`."""
+    cache_write_1h: Decimal | None = None
+    """For input that it wrote for an hour; None: twice `input`."""
     currency: str = "$"
+
+
+class UsageBooks(Struct, frozen=True, kw_only=True):
+    """Where the use of models is recorded, and how much of it is kept."""
+
+    file: str | None = None
+    """A path, or `memory:`; None: `usage.db` in the user's state folder."""
+    days: int = 90
+    """Older records are deleted."""
+    max_bytes: int = 256 * MEBIBYTE
+    """Maximum size of the file; the oldest records are deleted first."""
+
+
+class OtelExport(Struct, frozen=True, kw_only=True):
+    """Where traces are sent. Its repr shows no values: headers and addresses can contain secrets."""
+
+    endpoint: str | None = None
+    """Base URL of the collector; None: OTEL_EXPORTER_OTLP_ENDPOINT and the variables like it."""
+    headers: dict[str, str] = {}
+    service_name: str | None = None
+    """None: OTEL_SERVICE_NAME, or `moonshim`."""
+    text: bool = False
+    """Whether spans contain the text of prompts and responses."""
+
+    def __repr__(self) -> str:
+        return "OtelExport()"
+
+
+SearchProvider: TypeAlias = Literal["brave", "tavily", "exa", "searxng", "command"]
+SEARCH_PROVIDERS: Final[tuple[SearchProvider, ...]] = get_args(SearchProvider)
+
+
+class WebSearch(Struct, frozen=True, kw_only=True):
+    """Who runs the web searches that clients declare. Its repr shows no values."""
+
+    provider: SearchProvider
+    key: Secret | None = None
+    base_url: str | None = None
+    """None: the provider's own address."""
+    command: tuple[str, ...] = ()
+    """A program and its arguments, run without a shell."""
+    results: int = 8
+    """The number of results for each search."""
+    seconds: float = 15.0
+    """How long a search may take."""
+
+    def __repr__(self) -> str:
+        return f"WebSearch({self.provider!r})"
+
+
+class Routes(Struct, frozen=True, kw_only=True):
+    """Models for kinds of requests, each tried in turn; an empty tuple: no route of this kind."""
+
+    image: tuple[str, ...] = ()
+    web_search: tuple[str, ...] = ()
+    long_context: tuple[str, ...] = ()
+    background: tuple[str, ...] = ()
+    think: tuple[str, ...] = ()
+    long_context_tokens: int = 60_000
+    """A request with more tokens than this, as estimated, has a long context."""
+    background_models: tuple[str, ...] = ("*haiku*",)
+    """Names or patterns, in any case: requests for these models are background work."""
+
+    @property
+    def targets(self) -> dict[str, tuple[str, ...]]:
+        """The routes that are configured, by name, in order of precedence."""
+        return {name: targets for name in ROUTE_NAMES if (targets := getattr(self, name))}
 
 
 class Config(Struct, frozen=True, kw_only=True):
@@ -208,14 +339,22 @@ class Config(Struct, frozen=True, kw_only=True):
     providers: tuple[ProviderConfig, ...] = ()
     aliases: dict[str, tuple[str, ...]] = {}
     """From a name or pattern (`claude-*`) to the models tried in turn, each `model` or `provider/model`."""
+    routes: Routes = Routes()
+    """Other models for some kinds of requests, if their name matched an alias that is a pattern."""
     keys: tuple[GatewayKey, ...] = ()
     prices: dict[str, Price] = {}
-    """By the name of a model, `provider/model` or a pattern. Other prices are unknown."""
+    """By the name of a model, `provider/model` or a pattern. They override the shipped prices (`usage.prices`)."""
+    usage: UsageBooks = UsageBooks()
+    otel: OtelExport | None = None
+    """None: no traces."""
+    web_search: WebSearch | None = None
+    """None: the host's own search, if it has one."""
     store: str = "memory:"
     """`memory:`, `sqlite:PATH` or `redis://…`."""
     secret: Secret | None = None
-    """Keys everything that the gateway signs or encrypts; None: generated once, and stored in the store."""
+    """Signs the tokens that the gateway gives to clients; None: generated once, and saved in the store."""
     heartbeat_seconds: float = 10.0
+    """Interval of the heartbeats to a client that waits for a stream."""
     remember_seconds: float = 7 * 24 * 3600.0
     """How long reasoning and Responses state are stored."""
     memory_bytes: int = 256 * MEBIBYTE
@@ -223,9 +362,9 @@ class Config(Struct, frozen=True, kw_only=True):
     sqlite_bytes: int = 4096 * MEBIBYTE
     """Maximum size of the `sqlite:` file."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names besides those of loopback that the `Host` header may have when there are no keys."""
+    """Values of the `Host` header, other than those of loopback, that are accepted without gateway keys."""
     allowed_origins: tuple[str, ...] = ()
-    """Web pages that may call the gateway."""
+    """Origins of web pages that may call the gateway."""
     open_without_keys: bool = False
     """Whether an address other than loopback may be served without keys."""
     require_keys: bool = False
@@ -241,10 +380,14 @@ class Config(Struct, frozen=True, kw_only=True):
     log_dir: str | None = None
     """Folder for the stream logs; None: no logs."""
     log_level: LogLevel | None = None
+    inspector: bool | Literal["private"] = True
+    """Whether `/inspector` is served; `private`: it records shapes and times, no text."""
+    inspector_bytes: int = 64 * MEBIBYTE
+    """How much each process records for the inspector, in memory."""
     source: str = "nothing"
     """Where this came from, for display: a path, or `environment`."""
     notes: tuple[str, ...] = ()
-    """What was ignored while loading. `warnings_of` has these and more."""
+    """Settings that were ignored while loading. `warnings_of` returns these and more."""
 
     @property
     def needs_keys(self) -> bool:

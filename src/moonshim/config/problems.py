@@ -37,6 +37,8 @@ class Problems:
         self._errors: list[tuple[int, str]] = []
         self._notes: list[tuple[int, str]] = []
         self._unknown: set[Path] = set()
+        self.notes_by_path: dict[Path, list[str]] = {}
+        """The warnings without their position."""
 
     def add(self, path: Path, message: str) -> None:
         if path not in self._unknown:
@@ -45,6 +47,7 @@ class Problems:
     def note(self, path: Path, message: str) -> None:
         if path not in self._unknown:
             self._notes.append(self._locate(path, message))
+            self.notes_by_path.setdefault(path, []).append(message)
 
     def add_unknown(self, path: Path, messages: Sequence[str]) -> None:
         """Mark a value as unknown (a variable is not set): further problems with it are not reported."""
@@ -96,13 +99,13 @@ def display_path(path: Path) -> str:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """`; did you mean …?`, or an empty string.
+    """` (did you mean '…'?)`, or an empty string.
 
     >>> nearest("modles", ["models", "name"]), nearest("zzz", ["models"])
-    ('; did you mean `models`?', '')
+    (" (did you mean 'models'?)", '')
     """
     from difflib import get_close_matches
 
     by_lower = {known.lower(): known for known in words}
     close = get_close_matches(word.lower(), by_lower, n=1)
-    return f"; did you mean `{by_lower[close[0]]}`?" if close else ""
+    return f" (did you mean '{by_lower[close[0]]}'?)" if close else ""

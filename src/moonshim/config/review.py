@@ -15,7 +15,7 @@ from moonshim.config.tables.transformers import is_plug_in
 __all__ = ["Review", "review_of"]
 
 _ADDRESSES: Final = frozenset({"api_base_url", "base_url", "baseUrl", "proxy", "PROXY_URL", "store"})
-_FILES: Final = frozenset({"api_key_file", "ca_bundle", "log_dir"})
+_FILES: Final = frozenset({"api_key_file", "api_key_from", "ca_bundle", "log_dir"})
 _ACCESS: Final = frozenset({"host", "HOST", "allowed_hosts", "allowed_origins", "open_without_keys"})
 
 
@@ -23,7 +23,7 @@ class Review(Struct):
     """What to check before a configuration is trusted. Each line has the path and the value as written."""
 
     code: list[str] = []
-    """Plug-ins, as written."""
+    """Plug-ins and commands, as written."""
     variables: list[str] = []
     """Environment variables that it reads."""
     addresses: list[str] = []
@@ -44,6 +44,8 @@ files=[], access=[])
         names = [step for step in path if isinstance(step, str)]
         name = names[-1] if names else ""
         found.code += _plug_ins(path, one)
+        if path == ("web_search", "command"):
+            found.code.append(" ".join(map(str, one)) if isinstance(one, list) else str(one))
         if isinstance(one, dict | list):
             continue
         if isinstance(one, str):

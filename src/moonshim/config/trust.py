@@ -103,11 +103,11 @@ def trusted_snapshot(path: Path, environ: Mapping[str, str]) -> Snapshot:
         snapshot = take_snapshot(path, environ)
         if snapshot.fingerprint == known:
             return snapshot
-    why = "is not trusted" if known is None else "has changed since it was trusted (it, or a plug-in that it names)"
+    why = "is not trusted yet" if known is None else "has changed since you trusted it (or a plug-in that it uses has)"
     problem = (
-        f"{path}: this configuration was found in the current folder and {why}, so nothing in it is used: it could run "
-        "code, and send your keys anywhere. `moonshim trust` shows what it would do and lets you trust it; a file that "
-        "--config or MOONSHIM_CONFIG names needs no trust"
+        f"{path} {why}, so it is not used: a configuration in the current folder can run code and send your keys "
+        "anywhere. Run `moonshim trust` to review and trust it. A file named with --config or MOONSHIM_CONFIG needs "
+        "no trust"
     )
     raise NotTrusted([problem])
 
@@ -136,7 +136,7 @@ def _name(path: Path) -> str:
 def _change(environ: Mapping[str, str], change: dict[str, str | None]) -> None:
     record = record_of_trust(environ)
     if record is None:
-        raise TrustRecordError(["there is no place to remember it: set HOME or XDG_CONFIG_HOME"])
+        raise TrustRecordError(["no folder to store the list of trusted files; set HOME or XDG_CONFIG_HOME"])
     _read(record)  # what cannot be read cannot be locked either
     try:
         with locked(record):
@@ -144,8 +144,8 @@ def _change(environ: Mapping[str, str], change: dict[str, str | None]) -> None:
             replace_file(record.resolve(), msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n")
             record.chmod(0o600)
     except OSError as error:
-        instead = "make its folder writable, or name the configuration with --config"
-        raise TrustRecordError([f"{record}: cannot be written ({error.strerror}): {instead}"]) from None
+        instead = "make the folder writable, or name the configuration with --config"
+        raise TrustRecordError([f"{record}: cannot be written ({error.strerror}); {instead}"]) from None
 
 
 def _read(record: Path | None) -> dict[str, str | None]:
@@ -153,7 +153,7 @@ def _read(record: Path | None) -> dict[str, str | None]:
     if record is None:
         return {}
     try:
-        return msgspec.json.decode(read_file(record, what="this file"), type=dict[str, str | None])
+        return msgspec.json.decode(read_file(record, what="the list of trusted files"), type=dict[str, str | None])
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -161,6 +161,6 @@ def _read(record: Path | None) -> dict[str, str | None]:
     except ConfigError as error:
         problem = error.problems[0]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        problem = f"{record}: this is damaged ({error})"
-    instead = "move it away and run `moonshim trust` again, or name the configuration with --config"
-    raise TrustRecordError([f"{problem}. It remembers which configurations you trust: {instead}"])
+        problem = f"{record}: the file is damaged ({error})"
+    instead = "Move it away and run `moonshim trust` again, or name the configuration with --config"
+    raise TrustRecordError([f"{problem}. This file lists the configurations you trust. {instead}"])

@@ -13,7 +13,16 @@ from msgspec import Struct
 from moonshim.config.files.source_file import file_problem
 from moonshim.config.problems import ConfigError
 
-__all__ = ["NAMES", "VARIABLE", "FoundConfig", "NoSuchConfig", "look_for_config", "new_config_path", "user_folders"]
+__all__ = [
+    "NAMES",
+    "VARIABLE",
+    "FoundConfig",
+    "NoSuchConfig",
+    "look_for_config",
+    "new_config_path",
+    "state_folder",
+    "user_folders",
+]
 
 VARIABLE: Final = "MOONSHIM_CONFIG"
 NAMES: Final = ("moonshim.toml", "moonshim.json")
@@ -28,7 +37,7 @@ class FoundConfig(Struct, frozen=True):
 
     path: Path
     needs_trust: bool
-    """It was not named, and is not in the user's own folder but in the current one."""
+    """The file was found in the current folder rather than named or found in the user's configuration folder."""
 
 
 def look_for_config(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> FoundConfig | None:
@@ -43,7 +52,7 @@ def look_for_config(explicit: str | None, environ: Mapping[str, str], cwd: Path)
     if named:
         path = _named_path(named, cwd)
         if not _exists(path):
-            raise NoSuchConfig([f"{named}: there is no such file{'' if explicit else f' (named by {VARIABLE})'}"])
+            raise NoSuchConfig([f"{named}: no such file{'' if explicit else f' (set in {VARIABLE})'}"])
         return FoundConfig(path, needs_trust=False)
     own = user_folders(environ)
     found = next((path for folder in [cwd, *own] for name in NAMES if _exists(path := folder / name, file=True)), None)
@@ -57,7 +66,7 @@ def _named_path(named: str, cwd: Path) -> Path:
     try:
         return cwd / Path(named).expanduser()
     except RuntimeError:
-        raise ConfigError([f"{named}: nobody has this home folder; write the whole path"]) from None
+        raise ConfigError([f"{named}: unknown user in a path with `~`; write the full path"]) from None
 
 
 def _exists(path: Path, *, file: bool = False) -> bool:
@@ -71,7 +80,7 @@ def _exists(path: Path, *, file: bool = False) -> bool:
 
 
 def new_config_path(explicit: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
-    """Where to create a configuration file, so that `look_for_config` finds it: as named, or in the user's folder."""
+    """Path for a new configuration file that `look_for_config` will find: as named, or in the user's folder."""
     named = explicit or environ.get(VARIABLE)
     return _named_path(named, cwd) if named else [*user_folders(environ), cwd][0] / NAMES[0]
 
@@ -99,3 +108,17 @@ def user_folders(environ: Mapping[str, str], platform: str = sys.platform) -> li
             if platform == "darwin":
                 folders.append(home / "Library" / "Application Support")
     return [folder / "moonshim" for folder in dict.fromkeys(folders)]
+
+
+def state_folder(environ: Mapping[str, str], platform: str = sys.platform) -> Path | None:
+    """The folder for what Moonshim finds out and would rather not find out again; None: this user has none.
+
+    >>> str(state_folder({"HOME": "/home/me"}, "linux"))
+    '/home/me/.local/state/moonshim'
+    """
+    home = "LOCALAPPDATA" if platform == "win32" else "HOME"
+    for variable, rest in (("XDG_STATE_HOME", ()), (home, (".local", "state"))):
+        folder = Path(environ.get(variable, ""))
+        if folder.is_absolute():
+            return folder.joinpath(*rest, "moonshim")
+    return None

@@ -62,13 +62,13 @@ class _Reader:
     def run(self) -> tuple[Any, dict[Path, int]]:
         self._skip()
         if self._at == len(self._text):
-            raise self._error("there is nothing in it")
+            raise self._error("the file is empty")
         values = [self._value((), 0)]
         self._skip()
         if self._at < len(self._text) and self._text[self._at] in "{,":
             return self._several()
         if self._at < len(self._text):
-            raise self._error("nothing can follow here")
+            raise self._error("unexpected data after the end of the value")
         return values[0], self.lines
 
     def _several(self) -> tuple[Any, dict[Path, int]]:
@@ -83,7 +83,7 @@ class _Reader:
 
     def _value(self, path: Path, depth: int) -> Any:
         if depth > DEEPEST:
-            raise self._error(f"nested more than {DEEPEST} deep")
+            raise self._error(f"nested more than {DEEPEST} levels deep")
         if path and isinstance(path[-1], int):
             self.lines[path] = self._line()
         if self._take("{"):
@@ -99,11 +99,11 @@ class _Reader:
             key = self._key()
             if key in values:
                 self._at = started
-                raise self._error(f"the key `{key}` is there twice")
+                raise self._error(f"duplicate key '{key}'")
             self.lines[(*path, key)] = self._line(started)
             self._skip()
             if not self._take(":"):
-                raise self._error(f"a colon is needed behind the key `{key}`")
+                raise self._error(f"expected ':' after the key '{key}'")
             values[key] = self._value((*path, key), depth + 1)
             self._between("}")
         return values
@@ -118,7 +118,7 @@ class _Reader:
     def _between(self, closing: str) -> None:
         self._skip()
         if not self._take(",") and not self._text.startswith(closing, self._at):
-            raise self._error(f"a comma or `{closing}` is needed here")
+            raise self._error(f"expected ',' or '{closing}'")
 
     def _key(self) -> str:
         if self._text.startswith(('"', "'"), self._at):
@@ -126,7 +126,7 @@ class _Reader:
             return key
         found = _NAME.match(self._text, self._at)
         if found is None:
-            raise self._error("a key is needed here")
+            raise self._error("expected a key")
         self._at = found.end()
         return found[0]
 
@@ -143,9 +143,9 @@ class _Reader:
             value, self._at = _SCALAR.raw_decode(text, self._at)
         except JSONDecodeError as error:
             self._at = error.pos if string is None else self._at
-            raise self._error("a value is needed here" if error.msg == "Expecting value" else error.msg) from None
+            raise self._error("expected a value" if error.msg == "Expecting value" else error.msg) from None
         except ValueError:  # a number with more digits than Python reads
-            raise self._error("this number is too long") from None
+            raise self._error("number has too many digits") from None
         return value
 
     def _take(self, mark: str) -> bool:

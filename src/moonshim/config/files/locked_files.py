@@ -39,16 +39,16 @@ def locked(path: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """Replace the file atomically: concurrent readers see the old or the new one.
 
-    An existing file keeps its mode and owner; only its owner can read a new one.
+    An existing file keeps its owner, and its mode unless `mode` is set; only its owner can read a new one.
     """
     before = path.stat() if path.exists() else None
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             if before is not None:
-                Path(file.name).chmod(before.st_mode & 0o7777)
+                Path(file.name).chmod(before.st_mode & 0o7777 if mode is None else mode)
                 if hasattr(os, "fchown"):
                     with suppress(PermissionError):  # only root may change the owner
                         os.fchown(file.fileno(), before.st_uid, before.st_gid)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from moonshim.config.model import GatewayKey, LogLevel, TransformerUse
+from moonshim.config.model import GatewayKey, LogLevel, RouteName, Routes, TransformerUse
 from moonshim.config.tables.gateway_keys import gateway_key_of
 from moonshim.config.tables.table import Table
 
@@ -17,9 +17,9 @@ APIKEY: Final = "APIKEY"
 _KNOWN: Final = frozenset({"Providers", "Router", "transformers", "StatusLine", "forceUseImageAgent", "fallback"})
 _IGNORED: Final = ("StatusLine", "forceUseImageAgent", "plugins", "presets", "tokenizer")
 _INSTEAD: Final = {
-    "LOG": "`moonshim serve --log-dir` writes a file for every stream",
-    "CUSTOM_ROUTER_PATH": "`[aliases]` says which model a name stands for",
-    "HOT_RELOAD": "a changed file is always read again",
+    "LOG": "use `moonshim serve --log-dir` to log each stream to a file",
+    "CUSTOM_ROUTER_PATH": "use `[aliases]` and `[routes]` to choose models",
+    "HOT_RELOAD": "a changed file is always reloaded",
 }
 _SCREAMING: Final = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 _LEVELS: Final[dict[str, LogLevel]] = {
@@ -31,16 +31,25 @@ _LEVELS: Final[dict[str, LogLevel]] = {
     "error": "error",
     "fatal": "error",
 }
-_ROUTES: Final = ("default", "background", "think", "longContext", "webSearch", "image")
+_ROUTES: Final[dict[str, RouteName]] = {
+    "background": "background",
+    "think": "think",
+    "longContext": "long_context",
+    "webSearch": "web_search",
+    "image": "image",
+}
 _PATTERNS: Final = {"default": ("claude-*",), "background": ("claude-*haiku*",)}
-"""Claude Code's model names with their own routes. A longer pattern takes precedence over a shorter one."""
+"""Aliases for Claude Code's model names. That of `background` is for files without `default`, and for `moonshim chat`,
+which has no routes."""
+_THRESHOLD: Final = "longContextThreshold"
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class RouterSettings(Struct):
-    """The settings in such a file besides its providers."""
+    """The settings of such a file other than its providers."""
 
     aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    routes: Routes = Routes()
     keys: tuple[GatewayKey, ...] = ()
     first_byte: float | None = None
     proxy: str | None = None
@@ -62,7 +71,9 @@ def read_router_keys(root: Table) -> RouterSettings:
     found = RouterSettings()
     found.keys = router_keys(root)
     if found.keys:
-        root.note(APIKEY, "it stands here as it is; `moonshim keys new` makes one of which only a digest is kept")
+        root.note(
+            APIKEY, "this key is stored in plain text; `moonshim keys new` creates one that is stored as a digest"
+        )
     found.first_byte = _milliseconds(root)
     found.proxy = _text(root, "PROXY_URL")
     found.host = _host(root, has_key=bool(found.keys))
@@ -71,11 +82,11 @@ def read_router_keys(root: Table) -> RouterSettings:
     level = _text(root, "LOG_LEVEL")
     found.log_level = _LEVELS.get(level.lower()) if level else None
     found.plug_ins, found.javascript = _plug_ins(root)
-    found.aliases = _aliases(root)
+    found.aliases, found.routes = _read_router(root)
     for name in root:
         if name in _IGNORED or (_SCREAMING.fullmatch(name) and not root.was_read(name)):
             root.knows(name)
-            root.note(name, f"this has no meaning here{f': {_INSTEAD[name]}' if name in _INSTEAD else ''}")
+            root.note(name, f"not supported, ignored{f': {_INSTEAD[name]}' if name in _INSTEAD else ''}")
     return found
 
 
@@ -106,7 +117,7 @@ def _milliseconds(root: Table) -> float | None:
 def _host(root: Table, *, has_key: bool) -> str | None:
     host = _text(root, "HOST")
     if host and not has_key and host not in _LOOPBACK:
-        root.note("HOST", "only 127.0.0.1 is served without APIKEY, as in claude-code-router")
+        root.note("HOST", "ignored without APIKEY: the gateway listens on 127.0.0.1 only, as claude-code-router does")
         return None
     return host
 
@@ -125,7 +136,7 @@ def _plug_ins(root: Table) -> tuple[dict[str, TransformerUse], bool]:
         if path is None:
             continue
         if ".py" not in path:
-            entry.note("path", "a plug-in in JavaScript cannot be run here: they are in Python")
+            entry.note("path", "JavaScript plug-ins are not supported; write it in Python")
             javascript = True
             continue
         use = TransformerUse(path, options if isinstance(options, dict) else {})
@@ -135,24 +146,43 @@ def _plug_ins(root: Table) -> tuple[dict[str, TransformerUse], bool]:
     return plug_ins, javascript
 
 
-def _aliases(root: Table) -> dict[str, tuple[str, ...]]:
+def _read_router(root: Table) -> tuple[dict[str, tuple[str, ...]], Routes]:
+    """Each route as an alias, so that clients can request it by name, and the routes of requests."""
     routes = root.table("Router") if isinstance(root.raw("Router"), dict) else None
     root.knows("Router", "fallback")
     others = root.any_value("fallback")
     aliases: dict[str, tuple[str, ...]] = {}
+    found: dict[str, Any] = {}
     for name in routes or ():
         assert routes is not None
-        target = _text(routes, name) if name in _ROUTES else None
-        if name not in _ROUTES:
-            routes.note(name, "this has no meaning here")
+        if name == _THRESHOLD:
+            found["long_context_tokens"] = _threshold(routes)
+            continue
+        if name != "default" and name not in _ROUTES:
+            routes.note(name, "not supported, ignored")
+            continue
+        target = _text(routes, name)
         if target is None:
             continue
         fallbacks = others.get(name) if isinstance(others, dict) else None
         targets = (_target(target), *map(_target, _texts(fallbacks)))
         aliases |= dict.fromkeys((name, *_PATTERNS.get(name, ())), targets)
-        if name not in _PATTERNS:
-            routes.note(name, f"requests are not sorted by kind here; a client can ask for the model `{name}`")
-    return aliases
+        if name in _ROUTES:
+            found[_ROUTES[name]] = targets
+    return aliases, Routes(**{name: value for name, value in found.items() if value is not None})
+
+
+def _threshold(routes: Table) -> int | None:
+    """Its user interface writes numbers as strings, too."""
+    value = routes.any_value(_THRESHOLD)
+    text = str(value).strip()
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    if value not in (None, ""):
+        routes.note(
+            _THRESHOLD, f"expected an integer greater than 0, ignored; the limit is {Routes().long_context_tokens}"
+        )
+    return None
 
 
 def _texts(value: Any) -> list[str]:

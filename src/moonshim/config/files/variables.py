@@ -16,12 +16,12 @@ _INSIDE: Final = re.compile(rf"({_NAME})(?::-(.*))?", re.DOTALL)
 
 
 def expand_variables(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The text with all variables expanded, and the problems with them. `$$` is a dollar.
+    """The text with all variables expanded, and the problems with them. `$$` is a dollar sign.
 
     >>> expand_variables("${A}/${B:-b}, $$5", {"A": "a"})
     ('a/b, $5', [])
     >>> expand_variables("${A}", {})
-    ('', ['the environment variable `A` is not set'])
+    ('', ['environment variable A is not set'])
     """
     problems: list[str] = []
 
@@ -29,17 +29,17 @@ def expand_variables(text: str, environ: Mapping[str, str]) -> tuple[str, list[s
         if found[0] == "$$":
             return "$"
         if found[0] == "${":
-            problems.append("a `${` has no `}` behind it; `$$` is a dollar")
+            problems.append("missing `}` after `${`; write `$$` for a dollar sign")
             return ""
         inside = _INSIDE.fullmatch(found[1] or found[2] or "")
         if inside is None:
-            problems.append("what stands in `${}` is no name of a variable; `$$` is a dollar")
+            problems.append("invalid variable name in `${}`; write `$$` for a dollar sign")
             return ""
         name, default = inside[1], inside[2]
         if default is not None:
             return environ.get(name) or default
         if name not in environ:
-            problems.append(f"the environment variable `{name}` is not set")
+            problems.append(f"environment variable {name} is not set")
         return environ.get(name, "")
 
     return _REFERENCE.sub(value_of, text), problems

@@ -29,9 +29,9 @@ def read_models(table: Table) -> tuple[tuple[str, ...], dict[str, Fields], dict[
         name, own, body = _read_model(one) if isinstance(one, Table) else (one, {}, {})
         if not isinstance(name, str) or not name.strip():
             if not isinstance(one, Table):
-                table.problems.add(path, "this must be the name of a model, or a table with its `id`")
+                table.problems.add(path, "expected a model name, or a table with an `id`")
         elif name in overrides:
-            table.problems.add(path, f"`{name}` is there twice")
+            table.problems.add(path, f"duplicate model '{name}'")
         else:
             overrides[name], bodies[name] = own, body
     return tuple(overrides), _without_empty(overrides), _without_empty(bodies)
@@ -44,7 +44,7 @@ def _without_empty(by_model: dict[str, Fields]) -> dict[str, Fields]:
 def _read_model(table: Table) -> tuple[str | None, Fields, Fields]:
     name, overrides, body = table.text("id", also=("name",)), read_overrides(table), read_body(table)
     if "id" not in table and "name" not in table:
-        table.problems.add(table.path, "a model needs an `id`")
+        table.problems.add(table.path, "`id` is required")
     table.close(more=override_names())
     return name, overrides, body
 
@@ -71,7 +71,7 @@ def read_overrides(table: Table) -> dict[str, Any]:
     overrides: dict[str, Any] = {}
     for name, (value, path) in given.items():
         if name in _ROW_CELLS:
-            table.problems.add(path, f"`{name}` is a key of the provider, not a cell")
+            table.problems.add(path, f"set `{name}` on the provider; it is not a host profile field")
             continue
         try:
             profile_for(model="kimi-k3", host="generic", overrides={name: value})

@@ -1,14 +1,19 @@
-"""`[prices]` -> the price of a million tokens of a model, to show the cost of a chat."""
+"""`[prices]` -> the price of a million tokens of a model, as exact decimals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from fnmatch import fnmatchcase
+from typing import Final
 
 from moonshim.config.model import Price
 from moonshim.config.tables.table import Table
 
-__all__ = ["price_of", "read_prices"]
+__all__ = ["read_prices"]
+
+_AMOUNTS: Final = ("input", "output", "cached", "cache_write", "cache_write_1h")
+_DECIMALS: Final = 12
+"""As many as costs have."""
+_MOST: Final = 1_000_000
+_LONGEST_CURRENCY: Final = 8
 
 
 def read_prices(table: Table | None) -> dict[str, Price]:
@@ -17,26 +22,17 @@ def read_prices(table: Table | None) -> dict[str, Price]:
         assert table is not None
         inner = table.table(name)
         assert inner is not None
-        given, returned, cached = inner.number("input"), inner.number("output"), inner.number("cached")
+        amounts = {key: inner.decimal(key, places=_DECIMALS, most=_MOST) for key in _AMOUNTS}
         currency = inner.text("currency") or "$"
+        if len(currency) > _LONGEST_CURRENCY or not currency.isprintable() or not currency.strip():
+            inner.error(
+                "currency", f"expected a symbol or a code of at most {_LONGEST_CURRENCY} characters, as € or EUR"
+            )
         for key in ("input", "output"):
             if key not in inner:
-                inner.problems.add(inner.path, f"a price needs an `{key}`, for a million tokens")
+                inner.problems.add(inner.path, f"`{key}` is required: the price per million tokens")
         inner.close()
+        given, returned = amounts.pop("input"), amounts.pop("output")
         if given is not None and returned is not None:
-            prices[name] = Price(input=given, output=returned, cached=cached, currency=currency)
+            prices[name] = Price(input=given, output=returned, currency=currency.strip(), **amounts)
     return prices
-
-
-def price_of(prices: Mapping[str, Price], model: str, provider: str = "") -> Price | None:
-    """The price of a model: as `provider/model`, as `model`, then by patterns, the longest first.
-
-    >>> price_of({"kimi-*": Price(input=1, output=4), "kimi-k3": Price(input=2, output=8)}, "kimi-k3").input
-    2
-    """
-    names = (f"{provider}/{model}", model)
-    found = next((prices[name] for name in names if name in prices), None)
-    if found is not None:
-        return found
-    patterns = sorted(prices, key=len, reverse=True)
-    return next((prices[one] for one in patterns for name in names if fnmatchcase(name.lower(), one.lower())), None)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct, field
 
-from moonshim.config.endpoints import dialect_of
+from moonshim.config.endpoints import dialect_of, is_loopback
 from moonshim.config.model import ProviderConfig, Timeouts, TransformerUse
 from moonshim.config.tables.models import override_names, read_body, read_models, read_overrides
 from moonshim.config.tables.provider_keys import read_keys
@@ -21,9 +21,13 @@ from moonshim.engine.hosts.profile import UpstreamDialect
 from moonshim.engine.hosts.table import HOSTS
 from moonshim.engine.request.extra_body import deep_merge
 
-__all__ = ["Defaults", "address_fault", "read_provider", "read_timeouts"]
+__all__ = ["Defaults", "address_fault", "read_headers", "read_provider", "read_timeouts"]
 
 _ADDRESS: Final = ("base_url", "baseUrl")
+_CHAT_ADDRESSES: Final = {
+    "https://generativelanguage.googleapis.com/v1beta/models": "https://generativelanguage.googleapis.com/v1beta/openai",
+}
+"""Addresses of other protocols in files of claude-code-router, and where the same host has Chat Completions."""
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS: Final = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
 """Headers that follow from the request itself."""
@@ -48,12 +52,12 @@ class Defaults(Struct, frozen=True, kw_only=True):
 def read_provider(table: Table, defaults: Defaults) -> ProviderConfig | None:
     """The provider, or None if it is invalid; the problems have been reported."""
     name = _name(table)
-    address = _address(table)
-    keys, sources = read_keys(table, defaults.folder)
+    address = _address(table, lenient=defaults.lenient)
+    keys, sources = read_keys(table, defaults.folder, address)
     models, model_overrides, model_bodies = read_models(table)
     host = table.choice("host", HOSTS)
     dialect = table.choice("dialect", get_args(UpstreamDialect))
-    headers = _headers(table)
+    headers = read_headers(table)
     chains = Chains()
     if (transformer := table.table("transformer")) is not None:
         chains = read_chains(
@@ -74,7 +78,9 @@ def read_provider(table: Table, defaults: Defaults) -> ProviderConfig | None:
     timeouts = read_timeouts(table.table("timeouts"), defaults.timeouts)
     flags = {key: table.flag(key) or False for key in ("passes_client_key", "retry_empty_answer")}
     ca_bundle = existing_file(table, "ca_bundle", defaults.folder)
-    proxy = _proxy(table) or defaults.proxy
+    # A proxy elsewhere cannot reach a server on this machine.
+    near = address is not None and is_loopback(address)
+    proxy = _proxy(table) or (None if near else defaults.proxy)
     if defaults.lenient:
         _leave(table, "auth", "id", "enabled", "type", "tokenizer")
     table.close(more=override_names())
@@ -100,6 +106,7 @@ def read_provider(table: Table, defaults: Defaults) -> ProviderConfig | None:
         model_transformers=chains.by_model,
         ca_bundle=ca_bundle,
         proxy=proxy,
+        regions=(),  # the file decides
         **flags,
     )
 
@@ -117,26 +124,27 @@ def _name(table: Table) -> str | None:
     name = table.text("name")
     if name is None:
         if "name" not in table:
-            table.problems.add(table.path, "a provider needs a `name`")
+            table.problems.add(table.path, "`name` is required")
         return None
     if "/" in name or "," in name:
-        table.error("name", "this must not have `/` or `,` in it: they stand between a provider and its model")
+        table.error("name", "must not contain `/` or `,`, which separate a provider from its model")
         return None
     return name.strip()
 
 
-def _address(table: Table) -> str | None:
+def _address(table: Table, *, lenient: bool = False) -> str | None:
     address = table.text("api_base_url", also=_ADDRESS)
     key = next((key for key in ("api_base_url", *_ADDRESS) if key in table), None)
     if key is None:
-        table.problems.add(table.path, "a provider needs an `api_base_url`")
+        table.problems.add(table.path, "`api_base_url` is required")
     if address is None or key is None:
         return None
     wrong = address_fault(address.strip())
     if wrong:
         table.error(key, wrong)
         return None
-    return address.strip()
+    address = address.strip()
+    return _CHAT_ADDRESSES.get(address.rstrip("/"), address) if lenient else address
 
 
 def address_fault(address: str) -> str | None:
@@ -145,15 +153,15 @@ def address_fault(address: str) -> str | None:
         parts = urlsplit(address)
         port = parts.port
     except ValueError:
-        return "this is no address: its name or port cannot be read"
+        return "not a valid URL: cannot parse its host or port"
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or any(char <= " " for char in address):
-        return "this must be an http:// or https:// address"
+        return "expected an http:// or https:// URL"
     if parts.username is not None or parts.password is not None:
-        return "there is a name or a password in this address: say it under `headers` (`Authorization`)"
+        return "the URL must not contain a user name or password; set an `Authorization` header under `headers` instead"
     return None
 
 
-def _headers(table: Table) -> dict[str, str]:
+def read_headers(table: Table) -> dict[str, str]:
     """Headers, whose values are secret."""
     inner = table.table("headers")
     headers: dict[str, str] = {}
@@ -161,11 +169,11 @@ def _headers(table: Table) -> dict[str, str]:
         assert inner is not None
         value = inner.text(name, empty=True)
         if _HEADER_NAME.fullmatch(name) is None:
-            inner.error(name, "this is no name of a header")
+            inner.error(name, "not a valid header name")
         elif name.lower() in _OWN_HEADERS:
-            inner.error(name, "this header follows from the request and cannot be set")
+            inner.error(name, "this header is set from the request and cannot be configured")
         elif value is not None and not value.isprintable():
-            inner.error(name, "the value of a header must be one line of printable text")
+            inner.error(name, "a header value must be a single line of printable characters")
         elif value is not None:
             headers[name] = value
     return headers
@@ -174,7 +182,7 @@ def _headers(table: Table) -> dict[str, str]:
 def _proxy(table: Table) -> str | None:
     proxy = table.text("proxy", empty=True)
     if proxy and not re.match(r"https?://[^/]", proxy):
-        table.error("proxy", "this must be an http:// or https:// address")
+        table.error("proxy", "expected an http:// or https:// URL")
         return None
     return proxy or None
 
@@ -183,4 +191,4 @@ def _leave(table: Table, *keys: str) -> None:
     for key in keys:
         if key in table:
             table.knows(key)
-            table.note(key, "this has no meaning here")
+            table.note(key, "not supported, ignored")

@@ -1,4 +1,4 @@
-"""`[gateway]`, `[limits]` and `[retries]` -> the fields of a `Config`, each checked."""
+"""`[gateway]`, `[limits]`, `[retries]` and `[usage]` -> the fields of a `Config`, each checked."""
 
 from __future__ import annotations
 
@@ -9,10 +9,18 @@ from typing import Any, Final, TypeVar, get_args
 import msgspec
 from msgspec import Struct
 
-from moonshim.config.model import LogLevel, Secret
+from moonshim.config.model import LogLevel, Secret, UsageBooks
 from moonshim.config.tables.table import Table, resolve_path
 
-__all__ = ["GATEWAY_KEYS", "SHORTEST_SECRET", "read_gateway", "read_numbers", "secret_fault", "store_fault"]
+__all__ = [
+    "GATEWAY_KEYS",
+    "SHORTEST_SECRET",
+    "read_gateway",
+    "read_numbers",
+    "read_usage",
+    "secret_fault",
+    "store_fault",
+]
 
 _Numbers = TypeVar("_Numbers", bound=Struct)
 
@@ -33,6 +41,8 @@ GATEWAY_KEYS: Final = (
     "allowed_origins",
     "open_without_keys",
     "require_keys",
+    "inspector",
+    "inspector_bytes",
 )
 _STORES: Final = re.compile(r"memory:|sqlite:.+|(?:(?:rediss?|valkeys?)(?:\+cluster)?|unix)://.+")
 SHORTEST_SECRET: Final = 16
@@ -59,11 +69,21 @@ def read_gateway(table: Table | None, folder: File | None) -> dict[str, Any]:
         "allowed_origins": table.texts("allowed_origins"),
         "open_without_keys": table.flag("open_without_keys"),
         "require_keys": table.flag("require_keys"),
+        "inspector": _inspector(table),
+        "inspector_bytes": table.integer("inspector_bytes"),
     }
     if given["log_dir"] is not None:
         given["log_dir"] = resolve_path(given["log_dir"], folder)
     table.close()
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _inspector(table: Table) -> bool | str | None:
+    value = table.any_value("inspector")
+    if value is not None and value is not True and value is not False and value != "private":
+        table.error("inspector", 'expected true, false or "private"')
+        return None
+    return value  # type: ignore[no-any-return]
 
 
 def read_numbers(table: Table | None, default: _Numbers) -> _Numbers:
@@ -81,6 +101,20 @@ def read_numbers(table: Table | None, default: _Numbers) -> _Numbers:
     return msgspec.structs.replace(default, **{name: value for name, value in given.items() if value is not None})
 
 
+def read_usage(table: Table | None, folder: File | None) -> UsageBooks:
+    default = UsageBooks()
+    if table is None:
+        return default
+    file, days = table.text("file"), table.integer("days", most=36_500)
+    max_bytes = table.integer("max_bytes", least=1024 * 1024)
+    table.close()
+    return UsageBooks(
+        file=file if file is None or file == "memory:" else resolve_path(file, folder),
+        days=days or default.days,
+        max_bytes=max_bytes or default.max_bytes,
+    )
+
+
 def _store(table: Table, folder: File | None) -> str | None:
     store = table.text("store")
     if store is None:
@@ -96,21 +130,21 @@ def _store(table: Table, folder: File | None) -> str | None:
 def store_fault(store: str) -> str | None:
     """What is wrong with a store's address. It is not repeated, since it could contain a password."""
     forms = "`memory:`, `sqlite:PATH`, `redis://HOST` or `redis+cluster://HOST`"
-    return None if _STORES.fullmatch(store) else f"this must be {forms}"
+    return None if _STORES.fullmatch(store) else f"expected {forms}"
 
 
 def secret_fault(secret: str) -> str | None:
     """What is wrong with a signing secret: one that can be guessed protects nothing."""
-    return None if len(secret) >= SHORTEST_SECRET else f"this must have at least {SHORTEST_SECRET} characters"
+    return None if len(secret) >= SHORTEST_SECRET else f"must have at least {SHORTEST_SECRET} characters"
 
 
 def _secret(table: Table) -> Secret | None:
     secret = table.text("secret")
     in_environment, called = table.variable("secret_env")
     if secret is not None and "secret_env" in table:
-        table.error("secret_env", "this says the same as `secret`: one of them is enough")
+        table.error("secret_env", "set only one of `secret` and `secret_env`")
     if in_environment == "":
-        table.error("secret_env", f"the environment variable `{called}` is not set")
+        table.error("secret_env", f"environment variable {called} is not set")
     text = in_environment or secret
     if text and (wrong := secret_fault(text)):
         table.error("secret_env" if in_environment else "secret", wrong)

@@ -5,23 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
 from pathlib import Path as File
+from stat import S_ISREG
 from typing import Any, Final
 
+from moonshim.config.files.source_file import file_kind, file_problem
 from moonshim.config.files.variables import expand_variables, has_variable
 from moonshim.config.problems import Path, Problems, display_path, nearest
+from moonshim.engine.values.type_names import describe_type
 
 __all__ = ["Table", "existing_file", "kind_of", "resolve_path"]
 
-_KINDS: Final[dict[type, str]] = {
-    str: "a text",
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    list: "a list",
-    dict: "a table",
-    type(None): "null",
-}
 _SWITCHES: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MISSING: Final = object()
@@ -43,13 +38,18 @@ class Table:
         if isinstance(value, dict):
             self._values = value
         else:
-            problems.add(path, f"this must be a table, not {kind_of(value)}")
+            problems.add(path, f"expected a table, got {kind_of(value)}")
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
+
+    @property
+    def environ(self) -> Mapping[str, str] | None:
+        """The environment; None if the table is inert."""
+        return self._environ
 
     @property
     def inert(self) -> bool:
@@ -82,11 +82,11 @@ class Table:
         if value is _MISSING:
             return None
         if not isinstance(value, str):
-            self._wrong(key, value, "a text")
+            self._wrong(key, value, "a string")
             return None
         if not value.strip() and not empty:
             if self.problems.count == before:  # a variable that is not set was reported already
-                self.error(key, "this must not be empty")
+                self.error(key, "must not be empty")
             return None
         return value
 
@@ -96,14 +96,14 @@ class Table:
         if value is _MISSING:
             return None
         if not isinstance(value, list):
-            self._wrong(key, value, "a list of texts")
+            self._wrong(key, value, "a list of strings")
             return None
         good = [text for text in value if isinstance(text, str) and text.strip()]
         if len(good) < len(value):
             for place, text in enumerate(value):
                 if not isinstance(text, str) or not text.strip():
-                    wrong = "an empty one" if isinstance(text, str) else kind_of(text)
-                    self.problems.add((*self.at(key), place), f"this must be a text, not {wrong}")
+                    wrong = "an empty string" if isinstance(text, str) else kind_of(text)
+                    self.problems.add((*self.at(key), place), f"expected a string, got {wrong}")
         return tuple(good)
 
     def variable(self, key: str) -> tuple[str | None, str]:
@@ -116,11 +116,11 @@ class Table:
         if name is None:
             return None, ""
         if _VARIABLE.fullmatch(name) is None:
-            self.error(key, "this must be the name of an environment variable, not what is in it")
+            self.error(key, "expected the name of an environment variable, not its value")
             return None, ""
         if self._environ is None:
             return None, name
-        return self._environ.get(name, ""), name if name.isupper() else "that it names"
+        return self._environ.get(name, ""), name if name.isupper() else "named by this key"
 
     def choice(self, key: str, words: Iterable[str]) -> str | None:
         """One of several words."""
@@ -128,7 +128,7 @@ class Table:
         known = list(words)
         if value is None or value in known:
             return value
-        self.error(key, f"this must be one of {', '.join(known)}{nearest(value, known)}")
+        self.error(key, f"expected one of {', '.join(known)}{nearest(value, known)}")
         return None
 
     def flag(self, key: str) -> bool | None:
@@ -138,7 +138,7 @@ class Table:
         if isinstance(value, bool):
             return value
         if value is not _MISSING:
-            self._wrong(key, value, "true or false")
+            self._wrong(key, value, "a boolean")
         return None
 
     def number(self, key: str, *, least: float = 0.0, above: bool = False) -> float | None:
@@ -149,18 +149,41 @@ class Table:
                 self._wrong(key, value, "a number")
             return None
         if not math.isfinite(value) or value < least or (above and value == least):
-            self.error(key, f"this must be {'more than' if above else 'at least'} {least:g}")
+            self.error(key, f"must be {'greater than' if above else 'at least'} {least:g}")
             return None
         return float(value)
+
+    def decimal(self, key: str, *, places: int, most: int) -> Decimal | None:
+        """An exact amount of at least 0, as a number or as a string (`"0.15"`), with at most `places` decimals."""
+        _, value = self._take(key)
+        if value is _MISSING:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            self._wrong(key, value, "a number")
+            return None
+        try:
+            # A float is written with the fewest digits that are read as the same float: those in the file.
+            amount = Decimal(str(value).strip())
+        except InvalidOperation:
+            self.error(key, 'expected a number, such as "5.00"')
+            return None
+        if not amount.is_finite() or not 0 <= amount <= most:
+            self.error(key, f"must be at least 0 and at most {most}")
+            return None
+        exponent = amount.normalize().as_tuple().exponent
+        if isinstance(exponent, int) and exponent < -places:
+            self.error(key, f"must have at most {places} decimals")
+            return None
+        return amount
 
     def integer(self, key: str, *, least: int = 1, most: int | None = None) -> int | None:
         value = self._number(key, int)
         if isinstance(value, bool) or not isinstance(value, int):
             if value is not _MISSING:
-                self._wrong(key, value, "a whole number")
+                self._wrong(key, value, "an integer")
             return None
         if value < least or (most is not None and value > most):
-            self.error(key, f"this must be at least {least}" + (f" and at most {most}" if most else ""))
+            self.error(key, f"must be at least {least}" + (f" and at most {most}" if most else ""))
             return None
         return value
 
@@ -204,8 +227,8 @@ class Table:
         for key in self._values:
             if key not in self._read_keys:
                 hint = (hints or {}).get(key) or nearest(key, [*self._read_keys, *more])
-                listed = "" if hint else f"; the keys here are {', '.join(self._read_keys)}"
-                self.error(key, f"nothing is called `{key}` here{hint or listed}")
+                listed = "" if hint else f"; known keys: {', '.join(self._read_keys)}"
+                self.error(key, f"unknown key '{key}'{hint or listed}")
 
     def _inner(self, value: Any, path: Path) -> Table:
         return Table(value, path, self.problems, self._environ)
@@ -216,7 +239,7 @@ class Table:
         given = [name for name in (key, *also) if name in self._values]
         self.knows(*given)
         if len(given) > 1:
-            self.error(given[1], f"this says the same as `{given[0]}`: one of them is enough")
+            self.error(given[1], f"set only one of `{given[0]}` and `{given[1]}`")
         if not given or (self.inert and _with_variables(self._values[given[0]])):
             return key, _MISSING
         return given[0], self._expand(self._values[given[0]], self.at(given[0]))
@@ -244,7 +267,7 @@ class Table:
         return value
 
     def _wrong(self, key: str, value: Any, wanted: str) -> None:
-        self.error(key, f"this must be {wanted}, not {kind_of(value)}")
+        self.error(key, f"expected {wanted}, got {kind_of(value)}")
 
 
 def existing_file(table: Table, key: str, folder: File | None) -> str | None:
@@ -253,8 +276,16 @@ def existing_file(table: Table, key: str, folder: File | None) -> str | None:
     if text is None or table.inert:
         return None
     path = resolve_path(text, folder)
-    if not File(path).is_file():
-        table.error(key, f"there is no file {path}")
+    try:
+        mode = File(path).stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        table.error(key, f"no such file: {path}")
+        return None
+    except OSError as error:
+        table.error(key, file_problem(path, error))
+        return None
+    if not S_ISREG(mode):
+        table.error(key, f"expected a file, got {file_kind(mode)}: {path}")
         return None
     return path
 
@@ -274,6 +305,6 @@ def kind_of(value: Any) -> str:
     """The type of a value, in the file's terms.
 
     >>> kind_of("x"), kind_of(True), kind_of([])
-    ('a text', 'true or false', 'a list')
+    ('a string', 'a boolean', 'a list')
     """
-    return _KINDS.get(type(value), f"a {type(value).__name__}")
+    return "a table" if isinstance(value, dict) else describe_type(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct, field
 
@@ -22,14 +22,27 @@ from moonshim.errors import InvalidInput, MoonshimError
 if TYPE_CHECKING:
     from moonshim.transformers import Chain
 
-__all__ = ["Chains", "chain_warnings", "is_plug_in", "plug_in_file", "read_chains"]
+__all__ = [
+    "OPENROUTER_HEADERS",
+    "OURS",
+    "PUTS_OPTIONS",
+    "Chains",
+    "Foreign",
+    "chain_warnings",
+    "foreign_transformer",
+    "is_plug_in",
+    "plug_in_file",
+    "read_chains",
+]
 
 OURS: Final = ("Kimi", "Log")
 
-_NOT_NEEDED: Final = "is not needed here: hosts are known by their address"
-_MERGED: Final = "; its options go into `body`"
-_MENDED: Final = "is not needed here: what it does is always done"
-_ELSEWHERE: Final = "speaks a protocol that is not spoken here, and does nothing"
+_NOT_NEEDED: Final = "is not needed: the host is detected from its address"
+_MERGED: Final = "; its options are added to `body`"
+_MENDED: Final = "is not needed: Moonshim always does this"
+_CHAT: Final = "is not needed: the gateway uses Chat Completions at the same address"
+_REPLACED: Final = "is replaced by"
+_ELSEWHERE: Final = "uses a protocol that is not supported, and is ignored"
 _FOREIGN: Final[dict[str, str]] = {
     "openrouter": _NOT_NEEDED + _MERGED,
     "deepseek": _NOT_NEEDED,
@@ -44,26 +57,33 @@ _FOREIGN: Final[dict[str, str]] = {
     "enhancetool": _MENDED,
     "cleancache": _MENDED,
     "streamoptions": _MENDED,
-    "sampling": "is not needed here: the host table knows which sampling values a model takes",
-    "customparams": "is `body` here",
-    "maxtoken": "sets the cells `default_max_tokens` and `output_limit` here",
-    "maxcompletiontokens": "sets the cells `default_max_tokens` and `output_limit` here",
-    "anthropic": 'is `dialect = "anthropic"` here',
-    "gemini": _ELSEWHERE + "; Gemini has an address for Chat, too: …/v1beta/openai",
+    "sampling": "is not needed: the host profile defines which sampling parameters a model accepts",
+    "customparams": f"{_REPLACED} `body`",
+    "maxtoken": f"{_REPLACED} the host profile fields `default_max_tokens` and `output_limit`",
+    "maxcompletiontokens": f"{_REPLACED} the host profile fields `default_max_tokens` and `output_limit`",
+    "anthropic": f'{_REPLACED} `dialect = "anthropic"`',
+    "gemini": _ELSEWHERE + "; at Google's own address, the OpenAI-compatible endpoint is used instead",
     "vertex-gemini": _ELSEWHERE,
     "vertex-claude": _ELSEWHERE,
     "gemini-cli": _ELSEWHERE,
     "qwen-cli": _ELSEWHERE,
     "rovo-cli": _ELSEWHERE,
     "codex": _ELSEWHERE,
-    "openai-responses": _ELSEWHERE,
-    "openai-response": _ELSEWHERE,
+    "openai-responses": _CHAT,
+    "openai-response": _CHAT,
 }
 """The transformers built into claude-code-router, in lower case."""
 
-_PUTS_OPTIONS: Final = frozenset({"openrouter", "vercel", "customparams"})
+PUTS_OPTIONS: Final = frozenset({"openrouter", "vercel", "customparams"})
 """Those that copy their options into every request."""
-_OPENROUTER_HEADERS: Final = {"referer": "HTTP-Referer", "title": "X-Title"}
+OPENROUTER_HEADERS: Final = {"referer": "HTTP-Referer", "title": "X-Title"}
+
+
+class Foreign(Struct, frozen=True):
+    """What becomes of a transformer of claude-code-router, and why (a predicate for people)."""
+
+    outcome: Literal["replaced", "not_needed", "unsupported"]
+    why: str
 
 
 class Chains(Struct):
@@ -109,7 +129,7 @@ def read_chains(
         assert inner is not None
         if models and model not in models:
             report = table.note if lenient else table.error
-            report(model, f"no model of this provider is called `{model}`{nearest(model, models)}")
+            report(model, f"this provider has no model '{model}'{nearest(model, models)}")
             continue
         uses = reader.uses(inner.any_value("use"), inner.at("use")) if "use" in inner else []
         inner.knows("use")
@@ -121,6 +141,20 @@ def read_chains(
         if select_uses := reader.select_uses(uses):
             chains.by_model[model] = select_uses
     return chains
+
+
+def foreign_transformer(name: str) -> Foreign | None:
+    """What becomes of a transformer that is built into claude-code-router; None for any other name.
+
+    >>> foreign_transformer("maxtoken").outcome, foreign_transformer("Kimi")
+    ('replaced', None)
+    """
+    text = _FOREIGN.get(name.lower())
+    if text is None or name in OURS:
+        return None
+    if text.startswith(_ELSEWHERE):
+        return Foreign("unsupported", text)
+    return Foreign("replaced" if text.startswith(_REPLACED) else "not_needed", text)
 
 
 def is_plug_in(name: str) -> bool:
@@ -179,7 +213,7 @@ class _Reader:
         if value is None and self._inert:
             return []
         if not isinstance(value, list):
-            self._problems.add(path, f"this must be a list of transformers, not {kind_of(value)}")
+            self._problems.add(path, f"expected a list of transformers, got {kind_of(value)}")
             return []
         places = [(*path, number) for number in range(len(value))]
         return [(use, place) for one, place in zip(value, places, strict=True) for use in self._links(one, place)]
@@ -194,7 +228,7 @@ class _Reader:
                 return [TransformerUse(name, options)]
             case dict() if value and all(isinstance(options, dict) for options in value.values()):
                 return [TransformerUse(name, options) for name, options in value.items()]
-        self._problems.add(path, 'a transformer is "Name", ["Name", {options}] or {"Name": {options}}')
+        self._problems.add(path, 'expected "Name", ["Name", {options}] or {"Name": {options}}')
         return []
 
     def select_uses(self, uses: list[tuple[TransformerUse, Path]]) -> tuple[TransformerUse, ...] | None:
@@ -205,10 +239,12 @@ class _Reader:
             if declared is not None:
                 use = TransformerUse(declared.name, declared.options | use.options)
             elif use.name.lower() in _FOREIGN:
-                self._problems.note(path, f"the transformer `{use.name}` {_FOREIGN[use.name.lower()]}")
+                self._problems.note(path, f"transformer '{use.name}' {_FOREIGN[use.name.lower()]}")
                 continue
             elif use.name.endswith((".js", ".cjs", ".mjs")):
-                self._problems.note(path, f"`{use.name}` is JavaScript, and is not run: plug-ins are in Python here")
+                self._problems.note(
+                    path, f"'{use.name}' is ignored: JavaScript plug-ins are not supported; write it in Python"
+                )
                 continue
             if (problem := self._trust_problem(use)) is not None:
                 self._problems.add(path, problem)
@@ -220,7 +256,7 @@ class _Reader:
             except MoonshimError as error:
                 if self._javascript and declared is None and use.name not in OURS:
                     self._problems.note(
-                        path, f"`{use.name}` is not known here; is it one of the plug-ins in JavaScript?"
+                        path, f"unknown transformer '{use.name}', ignored; it may be defined by a JavaScript plug-in"
                     )
                 else:
                     self._problems.add(path, str(error))
@@ -233,10 +269,10 @@ class _Reader:
         fields: dict[str, Any] = {}
         for use, path in uses:
             kind = use.name.lower()
-            if kind not in _PUTS_OPTIONS or use.name in self._plug_ins:
+            if kind not in PUTS_OPTIONS or use.name in self._plug_ins:
                 continue
             for name, value in use.options.items():
-                if kind == "openrouter" and name in _OPENROUTER_HEADERS:
+                if kind == "openrouter" and name in OPENROUTER_HEADERS:
                     continue
                 try:
                     check_extra_body({name: value}, use.name)
@@ -262,12 +298,12 @@ class _Reader:
 
         file = plug_in_file(use.name, self._folder)
         if file is not None:
-            return None if self._code.get(file) is not None else f"`{use.name}`: there is no file {file} to be read"
+            return None if self._code.get(file) is not None else f"'{use.name}': no such file, or not readable: {file}"
         if not is_module_in(self._folder, use.name):
             return None
         return (
-            f"`{use.name}` is a module in this folder, and trust covers only files that are named: write the path of "
-            "its file instead, as in `./mine.py:Mine`"
+            f"'{use.name}' is a module in this folder, but trust covers only plug-ins named by their file; use its "
+            "path instead, for example `./mine.py:Mine`"
         )
 
 
@@ -297,6 +333,6 @@ def _headers(uses: list[tuple[TransformerUse, Path]]) -> dict[str, str]:
         header: value
         for use, _ in uses
         if use.name.lower() == "openrouter"
-        for option, header in _OPENROUTER_HEADERS.items()
+        for option, header in OPENROUTER_HEADERS.items()
         if isinstance(value := use.options.get(option), str) and value
     }
