@@ -1,0 +1,1 @@
+"""Several requests to a host inside one exchange with the client."""

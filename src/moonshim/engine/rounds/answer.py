@@ -1,0 +1,122 @@
+"""A response that is not what the client demands -> one more round that explains to the model what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from moonshim.engine.repair.answer_check import AnswerCheck
+from moonshim.engine.request.structured_output import describe_mistake
+from moonshim.engine.rounds.rule import MAX_ROUNDS, NextRound, Outcome, RoundEnd, RoundRule
+from moonshim.engine.values.conversation import Message, Part, Reasoning, Text, ToolCall
+from moonshim.engine.values.events import Event, Finished, Repaired
+from moonshim.engine.values.expected import ExpectedAnswer
+from moonshim.engine.values.searches import ClientEvent
+
+__all__ = ["AnswerRule", "PlainRule"]
+
+
+class PlainRule:
+    """Needs no further round, and changes nothing."""
+
+    def feed(self, event: Event) -> Sequence[ClientEvent]:
+        return (event,)
+
+    def end(self, finished: Finished, message: Message, rounds: int) -> RoundEnd:
+        return RoundEnd()
+
+    def resume(self, outcomes: Sequence[Outcome]) -> NextRound:
+        return NextRound()
+
+    @property
+    def has_fallback(self) -> bool:
+        return False
+
+    def abandon(self) -> RoundEnd:
+        return RoundEnd()
+
+    def visible(self, message: Message) -> Sequence[Part]:
+        return message.parts
+
+
+class AnswerRule:
+    """Checks the response of each round, and asks for another one at most once.
+
+    What passes the check goes on to the `inner` rule. A response that is still wrong the second time, or whose
+    correction could not be had, is passed on as the model wrote it.
+    """
+
+    def __init__(self, inner: RoundRule, expected: ExpectedAnswer, *, may_ask: bool) -> None:
+        """`expected`: what the response of the first round has to be. `may_ask`: whether the shell plays further
+        rounds."""
+        self._inner, self._may_ask = inner, may_ask
+        self.expect(expected)
+        self._wrong: AnswerCheck | None = None
+        """The response that the model is asked to correct, until it has."""
+        self._wrong_message = Message("assistant")
+        self._texts: list[tuple[Message, str | None]] = []
+        """The text that the client has of each message, where it is not the model's own."""
+
+    def expect(self, expected: ExpectedAnswer | None) -> None:
+        """A round starts, whose response has to be this; None: it is not checked."""
+        self._expected: ExpectedAnswer | None = expected
+        self._check: AnswerCheck | None = None if expected is None else AnswerCheck(expected)
+
+    def feed(self, event: Event) -> Sequence[ClientEvent]:
+        events = [event] if self._check is None else self._check.feed(event)
+        return self._pass(events)
+
+    def _pass(self, events: Sequence[Event]) -> list[ClientEvent]:
+        return [one for event in events for one in self._inner.feed(event)]
+
+    def end(self, finished: Finished, message: Message, rounds: int) -> RoundEnd:
+        check = self._check
+        if check is None:
+            return self._inner.end(finished, message, rounds)
+        events = check.end(finished)
+        if check.wrong:
+            is_first = self._wrong is None
+            if is_first and self._may_ask and not check.is_cut_off and rounds < MAX_ROUNDS:
+                self._wrong, self._wrong_message = check, message
+                self._texts.append((message, None))
+                return RoundEnd(wanted=())
+            events = check.release()
+        if check.text is not None:
+            self._texts.append((message, check.text))
+        corrected: list[Event] = []
+        if self._wrong is not None and not check.wrong:
+            corrected.append(Repaired("answer_corrected", "; ".join(self._wrong.wrong)))
+        self._wrong = None
+        end = self._inner.end(finished, message, rounds)
+        return replace(end, events=[*self._pass([*events, *corrected]), *end.events])
+
+    def resume(self, outcomes: Sequence[Outcome]) -> NextRound:
+        wrong, expected = self._wrong, self._expected
+        if wrong is None or expected is None or not wrong.wrong:
+            return self._inner.resume(outcomes)
+        # Calls that nobody answers cannot be sent back; what was wrong with them is said in words.
+        said = tuple(part for part in self._wrong_message.parts if not isinstance(part, ToolCall))
+        mistake = Message("user", (Text(describe_mistake(expected, wrong.wrong)),))
+        answered = any(isinstance(part, Text) and part.text.strip() for part in said)
+        messages = (Message("assistant", said), mistake) if answered else (mistake,)
+        return NextRound(messages=messages, stops_thinking=expected.tool is not None)
+
+    @property
+    def has_fallback(self) -> bool:
+        return self._wrong is not None or self._inner.has_fallback
+
+    def abandon(self) -> RoundEnd:
+        if self._wrong is None:
+            return self._inner.abandon()
+        wrong, self._wrong = self._wrong, None
+        self._texts.clear()
+        return RoundEnd(self._pass(wrong.release()))
+
+    def visible(self, message: Message) -> Sequence[Part]:
+        parts = self._inner.visible(message)
+        for known, text in self._texts:
+            if known == message:
+                kept = [part for part in parts if isinstance(part, Reasoning)]
+                return kept if text is None else [*kept, Text(text)]
+        return parts
