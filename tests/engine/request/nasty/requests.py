@@ -13,14 +13,14 @@ from tests.engine.request.nasty.case import CHECKED, Json, Nasty, Refused
 from tests.engine.request.nasty.chat import CLIENTS as CHAT_CLIENTS
 from tests.engine.request.nasty.chat_faults import FAULTS
 from tests.engine.request.nasty.chat_fields import FIELDS
+from tests.engine.request.nasty.documents import DOCUMENTS
 from tests.engine.request.nasty.messages import MESSAGES
 from tests.engine.request.nasty.responses import RESPONSES
 
 __all__ = ["NASTY", "REFUSED", "Json", "Nasty", "Refused"]
 
-NASTY: Final[tuple[Nasty, ...]] = (*CHAT_CLIENTS, *FAULTS, *FIELDS, *MESSAGES, *RESPONSES)
+NASTY: Final[tuple[Nasty, ...]] = (*CHAT_CLIENTS, *FAULTS, *FIELDS, *MESSAGES, *RESPONSES, *DOCUMENTS)
 
-_PDF: Final = "JVBERi0xLjQKJcfsj6IKNSAwIG9iago="
 _USER: Final = {"role": "user", "content": "Go."}
 
 
@@ -36,94 +36,6 @@ _ELSEWHERE: Final[Json] = {
 _MANY: Final[list[Any]] = [_tool(f"tool_{number}") for number in range(129)]
 
 REFUSED: Final[tuple[Refused, ...]] = (
-    Refused(
-        "a PDF in Messages, which cannot be taken out as text",
-        "anthropic",
-        {
-            "model": "claude-sonnet-5",
-            "max_tokens": 1000,
-            "messages": [
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "text", "text": "Sum this up."},
-                        {
-                            "type": "document",
-                            "source": {"type": "base64", "media_type": "application/pdf", "data": _PDF},
-                        },
-                    ],
-                }
-            ],
-        },
-        "messages[0]",
-    ),
-    Refused(
-        "a PDF in Chat",
-        "openai_chat",
-        {
-            "model": "m",
-            "messages": [
-                {
-                    "role": "user",
-                    "content": [
-                        {
-                            "type": "file",
-                            "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{_PDF}"},
-                        }
-                    ],
-                }
-            ],
-        },
-        "messages[0]",
-    ),
-    Refused(
-        "a PDF in Responses",
-        "openai_responses",
-        {
-            "model": "m",
-            "input": [
-                {
-                    "role": "user",
-                    "content": [
-                        {
-                            "type": "input_file",
-                            "filename": "a.pdf",
-                            "file_data": f"data:application/pdf;base64,{_PDF}",
-                        }
-                    ],
-                }
-            ],
-        },
-        "input[0]",
-    ),
-    Refused(
-        "a PDF inside a tool result",
-        "anthropic",
-        {
-            "model": "m",
-            "max_tokens": 1000,
-            "messages": [
-                {"role": "user", "content": "Read it."},
-                {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "Read", "input": {}}]},
-                {
-                    "role": "user",
-                    "content": [
-                        {
-                            "type": "tool_result",
-                            "tool_use_id": "t1",
-                            "content": [
-                                {
-                                    "type": "document",
-                                    "source": {"type": "base64", "media_type": "application/pdf", "data": _PDF},
-                                }
-                            ],
-                        }
-                    ],
-                },
-            ],
-        },
-        "messages[2]",
-    ),
     Refused(
         "two different tools of one name",
         "openai_chat",
