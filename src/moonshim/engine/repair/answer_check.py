@@ -1,0 +1,116 @@
+"""The events of a response -> the same, held back until the response is what the client demands of it.
+
+A response that is not stays here: `wrong` says why, for the model that is asked again, and `release` returns it as the
+model wrote it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from moonshim.engine.repair.json_answer import read_json_answer
+from moonshim.engine.repair.schema_check import find_mismatches
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, BlockSigned, Event, Finished, Repaired
+from moonshim.engine.values.expected import ExpectedAnswer
+
+__all__ = ["AnswerCheck"]
+
+_COMPLETE: Final = ("stop", "tool_calls")
+"""A response that ended otherwise was cut off: asking again would end in the same way."""
+
+
+class AnswerCheck:
+    """Checks one response. Reasoning passes at once; everything else waits until it is known to be right.
+
+    Where a schema is demanded, a call releases what is held: it is not the answer yet. Where a call is demanded, that
+    call does, unless its arguments have to match a schema.
+    """
+
+    def __init__(self, expected: ExpectedAnswer) -> None:
+        self._expected = expected
+        self._held: list[Event] = []
+        self._reasoning: set[int] = set()
+        self._texts: list[str] = []
+        self._calls: dict[int, tuple[str, list[str]]] = {}
+        self._is_live = False
+        self.wrong: tuple[str, ...] = ()
+        """Why the response is not what was demanded; empty: it is, or it has not ended."""
+        self.is_cut_off: bool = False
+        """The response is wrong because it was cut off."""
+        self.text: str | None = None
+        """The text that the client gets in place of what the model wrote; None: the same."""
+
+    def feed(self, event: Event) -> list[Event]:
+        """The events to pass on."""
+        if self._is_live or not isinstance(event, (BlockOpened, BlockDelta, BlockSigned, BlockClosed)):
+            return [event]
+        index = event.index
+        if isinstance(event, BlockOpened) and event.kind == "reasoning":
+            self._reasoning.add(index)
+        if index in self._reasoning:
+            return [event]
+        self._held.append(event)
+        if isinstance(event, BlockDelta):
+            (self._calls[index][1] if index in self._calls else self._texts).append(event.text)
+        elif isinstance(event, BlockOpened) and event.kind == "call":
+            self._calls[index] = (event.name or "", [])
+            if self._is_settled_by(event.name or ""):
+                return self._go_live()
+        return []
+
+    def end(self, finished: Finished) -> list[Event]:
+        """The response ended well: what was held back; nothing if it is `wrong`."""
+        if self._is_live:
+            return []
+        if self._expected.tool is not None:
+            self.wrong = self._wrong_calls(self._expected.tool)
+        elif self._expected.schema is not None:
+            answer = read_json_answer("".join(self._texts), self._expected.schema)
+            self.wrong = answer.wrong
+            if answer.changed and answer.text is not None:
+                return self._replace_text(answer.text, answer.changed)
+        if not self.wrong:
+            return self._go_live()
+        if finished.reason not in _COMPLETE:
+            self.wrong, self.is_cut_off = (f"the response was cut off ({finished.reason})",), True
+        return []
+
+    def release(self) -> list[Event]:
+        """A response that is `wrong`, as the model wrote it, with a report of what is wrong with it."""
+        rule = "structured_output_invalid" if self._expected.tool is None else "forced_call_missing"
+        return [*self._go_live(), Repaired(rule, "; ".join(self.wrong))]
+
+    def _go_live(self) -> list[Event]:
+        held, self._held, self._is_live = self._held, [], True
+        return held
+
+    def _is_settled_by(self, name: str) -> bool:
+        """Whether a call of this tool makes the response right, whatever follows."""
+        wanted = self._expected
+        return wanted.tool is None or (wanted.arguments is None and wanted.tool in ("", name))
+
+    def _replace_text(self, text: str, how: str) -> list[Event]:
+        index = next(event.index for event in self._go_live() if isinstance(event, BlockOpened))
+        self.text = text
+        return [
+            BlockOpened(index, "text"),
+            BlockDelta(index, text),
+            BlockClosed(index),
+            Repaired("structured_output", how),
+        ]
+
+    def _wrong_calls(self, tool: str) -> tuple[str, ...]:
+        calls = [call for call in self._calls.values() if tool in ("", call[0])]
+        if not calls:
+            return (f"the tool {tool} was not called" if tool else "no tool was called",)
+        if self._expected.arguments is None:
+            return ()
+        wrong: list[str] = []
+        for _, pieces in calls:
+            try:
+                wrong += find_mismatches(self._expected.arguments, msgspec.json.decode("".join(pieces) or "{}"))
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                wrong.append("the arguments are not valid JSON")
+        return tuple(wrong)
