@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
 from moonshim.engine.request.schema.merge import Json
-from moonshim.engine.request.schema.weight import MAX_SCHEMA_BYTES, child_path, own_weight
+from moonshim.engine.request.schema.shorten import shorten_schema
+from moonshim.engine.request.schema.weight import MAX_SCHEMA_BYTES, child_path, own_weight, size_of, subschemas
 
-__all__ = ["TOO_LARGE", "SchemaTooLarge", "enforce_limits"]
+__all__ = ["SchemaTooLarge", "enforce_limits", "too_large"]
 
-TOO_LARGE: Final = f"schema exceeds the maximum allowed size of {MAX_SCHEMA_BYTES} bytes"
 _MAX_DEPTH: Final = 30
 _MAX_PROPERTIES: Final = 3000
 _MAX_STEPS: Final = 20_000
@@ -28,34 +27,28 @@ class SchemaTooLarge(Exception):
         super().__init__(f"At path '{path}': {message}")
 
 
-def enforce_limits(schema: Json, changes: list[str]) -> Json:
-    """Enforce the limits. Raises `SchemaTooLarge` if rewriting cannot help."""
+def too_large(limit: int) -> str:
+    """The message for a schema that stays too large."""
+    return f"schema exceeds the maximum allowed size of {limit} bytes"
+
+
+def enforce_limits(schema: Json, changes: list[str], limit: int = MAX_SCHEMA_BYTES) -> Json:
+    """Enforce the limits, `limit` being that of its size. Raises `SchemaTooLarge` if rewriting cannot help."""
     schema = _inline_slashed(schema, changes)
     _check_keys(schema)
-    _check_size(schema)
+    schema = _ensure_size(schema, changes, limit)
     ending = _ensure_termination(schema, changes)
     _check_depth(ending)
-    if ending is not schema:
-        _check_size(ending)
-    return ending
+    return ending if ending is schema else _ensure_size(ending, changes, limit)
 
 
-def _check_size(schema: Json) -> None:
-    text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    # Moonshot escapes these three characters to six characters each.
-    if len(text.encode("utf-8", "surrogatepass")) + 5 * sum(map(text.count, "<>&")) > MAX_SCHEMA_BYTES:
-        raise SchemaTooLarge(TOO_LARGE)
-
-
-def _subschemas(schema: Json) -> Iterator[tuple[bool, Json]]:
-    """Each direct subschema, and whether it is that of a property."""
-    for below in schema.get("properties", {}).values():
-        yield True, below
-    for keyword in ("items", "additionalProperties"):
-        if isinstance(schema.get(keyword), dict):
-            yield False, schema[keyword]
-    for branch in schema.get("anyOf", ()):
-        yield False, branch
+def _ensure_size(schema: Json, changes: list[str], limit: int) -> Json:
+    if size_of(schema) <= limit:
+        return schema
+    shorter = shorten_schema(schema, limit, changes)
+    if size_of(shorter) > limit:
+        raise SchemaTooLarge(too_large(limit))
+    return shorter
 
 
 def _walk(schema: Json) -> Iterator[Json]:
@@ -63,13 +56,13 @@ def _walk(schema: Json) -> Iterator[Json]:
     while waiting:
         level = waiting.pop()
         yield level
-        waiting += (below for _, below in _subschemas(level))
+        waiting += (below for _, below in subschemas(level))
 
 
 def _check_keys(schema: Json) -> None:
     total = sum(len(level.get("properties", ())) for level in _walk(schema))
     if total > _MAX_PROPERTIES:
-        raise SchemaTooLarge(f"{total} properties are more than the maximum of {_MAX_PROPERTIES}")
+        raise SchemaTooLarge(f"{total} properties exceed the maximum of {_MAX_PROPERTIES}")
 
 
 def _check_depth(schema: Json) -> None:
@@ -107,7 +100,7 @@ def _own_depth(level: Json) -> tuple[int, dict[str, int]]:
         deepest = max(deepest, depth)
         if "$ref" in part:
             edges[part["$ref"]] = max(depth, edges.get(part["$ref"], 0))
-        waiting += ((below, depth + is_property) for is_property, below in _subschemas(part))
+        waiting += ((below, depth + is_property) for is_property, below in subschemas(part))
     return deepest, edges
 
 
@@ -146,7 +139,9 @@ def _ensure_termination(schema: Json, changes: list[str]) -> Json:
     helped: Json = _add_exits(schema)
     if not _all_terminate(helped):
         raise SchemaTooLarge("detected infinite recursion without termination condition")
-    changes.append("At path 'root': the ends of recursive lists and of levels without a type were made explicit")
+    changes.append(
+        "At path 'root': the end of each recursive list, and of each level without a type, was made explicit"
+    )
     return helped
 
 
@@ -158,7 +153,7 @@ def _all_terminate(schema: Json) -> bool:
         level = waiting.pop()
         if "$ref" in level and not _terminates(schema, level):
             return False
-        waiting += (below for _, below in _subschemas(level))
+        waiting += (below for _, below in subschemas(level))
     return True
 
 
@@ -226,7 +221,7 @@ def _inline_slashed(schema: Json, changes: list[str]) -> Json:
     if remaining:
         out["$defs"] = remaining
     changes += [
-        f"At path '{child_path('', '$defs', name)}': was written out where it is used, since a name in it has a slash"
+        f"At path '{child_path('', '$defs', name)}': was inlined where it is used, because a name in it has a slash"
         for name in slashed
     ]
     return _inline_slashed(out, changes)
@@ -250,12 +245,14 @@ def _inline(
 ) -> Json:
     room[0] -= own_weight(level)
     if room[0] < 0:
-        raise SchemaTooLarge(TOO_LARGE)
+        raise SchemaTooLarge(too_large(MAX_SCHEMA_BYTES))
     reference = str(level.get("$ref", "")).removeprefix(_PREFIX)
     if reference in inside or nested > _MAX_NESTING:
-        raise SchemaTooLarge("a name below it has a slash, and it refers to itself", f"$defs.{reference or inside[-1]}")
+        raise SchemaTooLarge("it refers to itself and contains a name with a slash", f"$defs.{reference or inside[-1]}")
     if reference in names:
-        return _inline(definitions[reference], names, definitions, (*inside, reference), room, nested + 1)
+        target = _inline(definitions[reference], names, definitions, (*inside, reference), room, nested + 1)
+        # What is said here is about this use of the definition.
+        return target | {keyword: level[keyword] for keyword in ("title", "description") if keyword in level}
 
     def deeper(below: Json) -> Json:
         return _inline(below, names, definitions, inside, room, nested + 1)

@@ -63,11 +63,11 @@ def convert_keywords(schema: Json, changes: list[str]) -> Json:
         note = render_note(keyword, value) if keyword in _DESCRIBED else None
         if note is not None:
             notes.append(note)
-        changes.append(f"{keyword} is not supported and was {'moved into the description' if note else 'left out'}")
+        changes.append(f"{keyword} is not supported and was {'moved into the description' if note else 'removed'}")
     for keyword in ("title", "description"):
         if keyword in keywords and not isinstance(keywords[keyword], str):
             del keywords[keyword]
-            changes.append(f"{keyword} was left out, since it is no text")
+            changes.append(f"{keyword} was removed, because it is not a string")
     if notes:
         keywords["description"] = append_notes(keywords.get("description"), *notes)
     return keywords
@@ -93,7 +93,7 @@ def _one_of(keywords: Json, notes: list[str], changes: list[str]) -> None:
         keywords["allOf"] = [*_as_list(keywords.get("allOf")), {"anyOf": branches}]
     else:
         keywords["anyOf"] = branches
-    changes.append("oneOf became anyOf, so that several of its schemas may fit")
+    changes.append("oneOf became anyOf, which also accepts values that match several of its schemas")
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -148,14 +148,14 @@ def _exclusive(keywords: Json, notes: list[str], changes: list[str]) -> None:
         value = keywords.pop(keyword)
         bound = keywords.get(limit) if value is True else value
         if not is_number(bound):
-            changes.append(f"{keyword} was left out")
+            changes.append(f"{keyword} was removed")
             continue
         if keywords.get("type") == "integer":
             bound = (math.floor(bound) if step > 0 else math.ceil(bound)) + step
             changes.append(f"{keyword} became {limit} {bound}")
         else:
             notes.append(f"{keyword}: {bound}")
-            changes.append(f"{keyword} became {limit}, and that it is excluded was moved into the description")
+            changes.append(f"{keyword} became {limit}, and the exclusion was moved into the description")
         before = keywords.get(limit)
         if is_number(before):
             bound = max(bound, before) if step > 0 else min(bound, before)

@@ -45,14 +45,14 @@ class SchemaRewriter:
         try:
             out = self._rewrite(root, "", frozenset())
         except Unsatisfiable as nothing:
-            raise self._cannot(nothing.path or "", "no value is allowed by it") from None
+            raise self._cannot(nothing.path or "", "it allows no value") from None
         definitions: Json = {}
         while waiting := self._definitions.next_waiting():
             name, target, place = waiting
             try:
                 definitions[name] = self._rewrite(target, place, frozenset())
             except Unsatisfiable as nothing:
-                raise self._cannot(nothing.path or place, "no value is allowed by it") from None
+                raise self._cannot(nothing.path or place, "it allows no value") from None
         self._add_root_keywords(root, out, definitions)
         return out
 
@@ -62,13 +62,13 @@ class SchemaRewriter:
         if isinstance(root.get("$id"), str):
             out["$id"] = root["$id"]
         elif "$id" in root:
-            self._report("", "$id was left out, since it is no text")
+            self._report("", "$id was removed, because it is not a string")
         if "$defs" in root and not isinstance(root["$defs"], dict):
-            self._report("", "$defs was left out, since it is no object")
+            self._report("", "$defs was removed, because it is not an object")
         if "definitions" in root:
             self._report("", "definitions became $defs")
         for name in self._definitions.unused():
-            self._report(f"$defs.{name}", "was left out, since nothing refers to it")
+            self._report(f"$defs.{name}", "was removed, because nothing refers to it")
 
     def _report(self, path: str, what: str) -> None:
         self.changes.append(f"At path '{path or 'root'}': {what}")
@@ -81,7 +81,7 @@ class SchemaRewriter:
     def _rewrite(self, raw: Any, path: str, inside: frozenset[str]) -> Json:
         """`inside`: the references inlined on the way here; none is inlined inside itself."""
         if self._nested >= _MAX_NESTING:
-            raise self._cannot(path, f"it is nested deeper than {_MAX_NESTING} schemas")
+            raise self._cannot(path, f"it is nested more than {_MAX_NESTING} schemas deep")
         self._nested += 1
         try:
             keywords, inside = self._merge_level(raw, path, inside)
@@ -109,7 +109,7 @@ class SchemaRewriter:
             if "$ref" in part:
                 references[self._check_reference(part.pop("$ref"), path)] = None
             for keyword in merger.add(part):
-                self._report(path, f"{keyword} was left out on one side, since both cannot be said at once")
+                self._report(path, f"one {keyword} was removed, because two cannot be combined")
             if not waiting and references:
                 written = self._next_to_inline(merger, references, path, entered)
                 if written is None:
@@ -126,18 +126,18 @@ class SchemaRewriter:
 
     def _all_of(self, branches: Any, path: str) -> list[Any]:
         if branches is None:
-            self._report(path, "allOf was left out, since it is null")
+            self._report(path, "allOf was removed, because it is null")
             return []
         if not isinstance(branches, list):
             raise self._cannot(path, "allOf must be an array")
-        self._report(path, "allOf was joined into one schema")
+        self._report(path, "allOf was merged into one schema")
         return branches
 
     def _convert_part(self, raw: Any, path: str) -> Json:
         self._visits += 1
         self._written += own_weight(raw) if isinstance(raw, dict) else 1
         if self._visits > 2 * self._enough or self._written > 2 * self._room:
-            raise self._cannot(path, "it becomes too large when all that it repeats is written out")
+            raise self._cannot(path, "it becomes too large when its references are inlined")
         if raw is False:
             raise Unsatisfiable
         if raw is True:
@@ -146,7 +146,7 @@ class SchemaRewriter:
         if not isinstance(raw, dict):
             raise self._cannot(path, "a schema must be an object")
         changes = [
-            f"{keyword} was left out, since it may only stand at the root" for keyword in raw if keyword in ELSEWHERE
+            f"{keyword} was removed, because it is allowed only at the root" for keyword in raw if keyword in ELSEWHERE
         ]
         if not path:
             changes.clear()
@@ -161,7 +161,7 @@ class SchemaRewriter:
         if not isinstance(reference, str):
             raise self._cannot(path, "$ref must be a string")
         if not self._definitions.has(reference):
-            raise self._cannot(path, f"$ref {shorten_repr(reference)} leads to no schema of this document")
+            raise self._cannot(path, f"$ref {shorten_repr(reference)} does not point to a schema in this document")
         return reference
 
     def _next_to_inline(
@@ -179,14 +179,14 @@ class SchemaRewriter:
                 }
             if not others:
                 if beside:
-                    self._report(path, "what stands beside $ref was left out, since the reference says it too")
+                    self._report(path, "the keywords beside $ref were removed, because the reference implies them")
                 return None
         chosen = next((each for each in references if each not in entered and each != "#"), None)
         if chosen is None or self._visits > self._enough or self._written > self._room:
-            self._report(path, f"{', '.join(sorted(others)) or 'a reference'} beside $ref was left out")
+            self._report(path, f"{', '.join(sorted(others)) or 'a reference'} beside $ref was removed")
             return None
         del references[chosen]
-        self._report(path, f"{chosen} was written out, since more stands beside it")
+        self._report(path, f"{chosen} was inlined, because it has sibling keywords")
         return chosen
 
     def _rewrite_reference(self, keywords: Json, path: str) -> Json:
@@ -194,12 +194,7 @@ class SchemaRewriter:
         pointer = self._definitions.name_of(reference)
         if pointer != reference:
             self._report(path, f"$ref {reference} became {pointer}")
-        notes = self._without_default(keywords, path, "$ref")
-        if not notes:
-            return {"$ref": pointer}
-        if "default" not in keywords:
-            self._report(path, "$ref moved into anyOf, since nothing may stand beside it")
-        return {"anyOf": [{"$ref": pointer}], **notes}
+        return {"$ref": pointer, **self._without_default(keywords, path, "$ref")}
 
     def _without_default(self, keywords: Json, path: str, beside: str) -> Json:
         """The annotations of a level that cannot have a default: it moves into the description."""
@@ -208,7 +203,7 @@ class SchemaRewriter:
             note = render_note("default", keywords["default"])
             if note is not None:
                 notes["description"] = append_notes(notes.get("description"), note)
-            self._report(path, f"default cannot stand beside {beside} and was {_note_outcome(note)}")
+            self._report(path, f"default is not allowed beside {beside} and was {_note_outcome(note)}")
         return notes
 
     # --- alternatives ---------------------------------------------------------------------------------------------
@@ -224,7 +219,7 @@ class SchemaRewriter:
                 return self._rewrite_typed(rest, path, inside)
             branches = [{"allOf": [own, branch]} for branch in branches]
             # Merging is reported once, here, and not for each branch.
-            self._report(path, f"{', '.join(sorted(own))} moved from beside anyOf into its schemas")
+            self._report(path, f"{', '.join(sorted(own))} was moved from beside anyOf into its schemas")
         out: list[Json] = []
         for branch in branches:
             before = len(self.changes)
@@ -232,7 +227,7 @@ class SchemaRewriter:
                 out.append(self._rewrite(branch, child_path(path, "anyOf"), inside))
             except Unsatisfiable:
                 del self.changes[before:]
-                self._report(path, "a schema of anyOf that allows nothing was left out")
+                self._report(path, "a schema of anyOf that allows no value was removed")
         if not out:
             raise Unsatisfiable
         return {"anyOf": self._split_groups(out, path), **self._without_default(keywords, path, "anyOf")}
@@ -242,7 +237,7 @@ class SchemaRewriter:
         stay."""
         rest = {keyword: value for keyword, value in keywords.items() if keyword != "anyOf"}
         if any(branch is True or branch == {} for branch in branches):
-            self._report(path, "anyOf was left out, since one of its schemas allows everything")
+            self._report(path, "anyOf was removed, because one of its schemas allows everything")
             return rest
         requires = all(isinstance(b, dict) and b.keys() <= {"required", "title", "description"} for b in branches)
         visits = self._visits + (1 + _count_levels(own)) * len(branches)
@@ -251,14 +246,14 @@ class SchemaRewriter:
         note = render_note("anyOf", branches)
         if note is not None:
             rest["description"] = append_notes(rest.get("description"), note)
-        self._report(path, f"anyOf was {_note_outcome(note)}, so that what stands beside it need not be repeated")
+        self._report(path, f"anyOf was {_note_outcome(note)}, so that its sibling keywords need not be repeated")
         return rest
 
     def _split_groups(self, branches: list[Json], path: str) -> list[Json]:
         while len(branches) > MAX_BRANCHES:
             starts = range(0, len(branches), MAX_BRANCHES)
             branches = [{"anyOf": branches[at : at + MAX_BRANCHES]} for at in starts]
-            self._report(path, f"anyOf was divided into groups of {MAX_BRANCHES}")
+            self._report(path, f"anyOf was split into groups of {MAX_BRANCHES}")
         return branches
 
     # --- types ----------------------------------------------------------------------------------------------------
@@ -280,7 +275,7 @@ class SchemaRewriter:
         }
         if not any(used.values()):
             return {"type": types, **self._keep_notes(keywords, path)}
-        self._report(path, "the types were divided over anyOf, each with its own keywords")
+        self._report(path, "the types were split over anyOf, each with its own keywords")
         branches = self._rewrite_branches([{"type": name, **own} for name, own in used.items() if own], path, inside)
         if bare := [name for name, own in used.items() if not own]:
             branches.append({"type": bare[0] if len(bare) == 1 else bare})
@@ -293,14 +288,14 @@ class SchemaRewriter:
             return None
         once = list(dict.fromkeys(type_names(keywords["type"])))
         if isinstance(keywords["type"], list) and len(once) < len(keywords["type"]):
-            self._report(path, "a type that was listed twice is listed once")
+            self._report(path, "a repeated type was removed")
             keywords["type"] = once if len(once) > 1 else once[0]
         return once
 
     def _check_types(self, keywords: Json, path: str) -> None:
         if keywords["type"] == "any":
             del keywords["type"]
-            self._report(path, "type any was left out, since it allows everything")
+            self._report(path, "type any was removed, because it allows everything")
             return
         names = type_names(keywords["type"])
         for name in names:
@@ -311,7 +306,7 @@ class SchemaRewriter:
 
     def _keep_notes(self, keywords: Json, path: str) -> Json:
         for keyword in [keyword for keyword in keywords if keyword not in NOTES and keyword != "type"]:
-            self._report(path, f"{keyword} was left out, since it says nothing about these types")
+            self._report(path, f"{keyword} was removed, because it does not apply to these types")
         return self._without_default(keywords, path, "several types")
 
     def _rewrite_enum(self, keywords: Json, types: list[str] | None, path: str, inside: frozenset[str]) -> Json:
@@ -319,10 +314,10 @@ class SchemaRewriter:
         if not isinstance(values, list):
             raise self._cannot(path, "enum must be an array")
         if any(kind_of(value) in ("integer", "number") and not is_number(value) for value in values):
-            raise self._cannot(path, "enum has a number that is too large or none at all")
+            raise self._cannot(path, "enum contains a number that is too large or not finite")
         if can_keep_enum(keywords, types) and values:
             return self._rewrite_type(keywords, types[0], path, inside) if types and len(types) == 1 else dict(keywords)
-        self._report(path, "enum was divided by the types of its values" if values else "enum is empty")
+        self._report(path, "enum was split by the types of its values" if values else "enum is empty")
         typed: list[Json] = []
         for branch in split_enum(values, types):
             own = {
@@ -337,7 +332,7 @@ class SchemaRewriter:
         notes: Json = {keyword: keywords[keyword] for keyword in NOTES if keyword in keywords}
         if any(branch["type"] in ("object", "array") for branch in branches):
             note = render_note("enum", values)
-            self._report(path, f"values of an enum that are objects or arrays were {_note_outcome(note)}")
+            self._report(path, f"enum values that are objects or arrays were {_note_outcome(note)}")
             if note is not None:
                 notes["description"] = append_notes(notes.get("description"), note)
         if len(branches) == 1:
@@ -351,12 +346,12 @@ class SchemaRewriter:
             try:
                 out.append(self._rewrite_type(branch, branch["type"], path, inside))
             except Unsatisfiable:
-                self._report(path, f"type {branch['type']} was left out, since nothing of it is allowed")
+                self._report(path, f"type {branch['type']} was removed, because none of its values is allowed")
         return out
 
     def _rewrite_type(self, keywords: Json, name: str, path: str, inside: frozenset[str]) -> Json:
         for keyword in [keyword for keyword in keywords if keyword not in KEYWORDS_OF[name] | {*NOTES, "type"}]:
-            self._report(path, f"{keyword} was left out, since it says nothing about type {name}")
+            self._report(path, f"{keyword} was removed, because it does not apply to type {name}")
             keywords = {key: value for key, value in keywords.items() if key != keyword}
         out = self._rewrite_children(keywords, path, inside)
         changes: list[str] = []
@@ -371,7 +366,7 @@ class SchemaRewriter:
         out = dict(keywords)
         if "pattern" in out and not isinstance(out["pattern"], str):
             del out["pattern"]
-            self._report(path, "pattern was left out, since it is no text")
+            self._report(path, "pattern was removed, because it is not a string")
         if "items" in out:
             self._rewrite_items(out, path, inside)
         if "properties" in out or "required" in out:
@@ -382,7 +377,7 @@ class SchemaRewriter:
                 out["additionalProperties"] = self._rewrite(others, child_path(path, "additionalProperties"), inside)
             except Unsatisfiable:
                 out["additionalProperties"] = False
-                self._report(path, "additionalProperties became false, since nothing fits it")
+                self._report(path, "additionalProperties became false, because it allows no value")
         elif "additionalProperties" in out and others is None:
             raise self._cannot(path, "additionalProperties must be a boolean or an object")
         return out
@@ -391,15 +386,15 @@ class SchemaRewriter:
         try:
             items = out.pop("items")
             if items is True or items == {}:
-                self._report(path, "items was left out, since it allows everything")
+                self._report(path, "items was removed, because it allows everything")
                 return
             below = self._rewrite(items, child_path(path, "items"), inside)
             if below:
                 out["items"] = below
             else:
-                self._report(path, "items was left out, since what remains of it allows everything")
+                self._report(path, "items was removed, because the rest of it allows everything")
         except Unsatisfiable:
-            self._report(path, "items that nothing fits became maxItems 0")
+            self._report(path, "items that allow no value became maxItems 0")
             out["maxItems"] = 0
 
     def _rewrite_properties(self, out: Json, path: str, inside: frozenset[str]) -> None:
@@ -420,7 +415,7 @@ class SchemaRewriter:
                 if name in needed:
                     raise
                 del self.changes[before:]
-                self._report(path, f"property {shorten_repr(name)} was left out, since no value of it is allowed")
+                self._report(path, f"property {shorten_repr(name)} was removed, because no value of it is allowed")
         for name in [name for name in required if name not in properties]:
             self._declare_required(out, properties, name, path, inside)
         declared_required = [name for name in required if name in properties]
@@ -437,7 +432,7 @@ class SchemaRewriter:
         required = out["required"]
         names = list(dict.fromkeys(n for n in required if isinstance(n, str))) if isinstance(required, list) else []
         if names != required:
-            self._report(path, "required was put right: it lists each name once")
+            self._report(path, "required was corrected to list each name once")
             out["required"] = names
         return names
 
@@ -445,7 +440,7 @@ class SchemaRewriter:
         """Declare a required property, with the schema of `additionalProperties`, which changes no meaning."""
         others = out.get("additionalProperties", True)
         if others is False or name in RESERVED:
-            self._report(path, f"{shorten_repr(name)} is not required any longer, since it is not declared")
+            self._report(path, f"{shorten_repr(name)} is no longer required, because it is not declared")
             return
         self._report(path, f"the required property {shorten_repr(name)} was declared")
         properties[name] = (
@@ -463,7 +458,7 @@ class SchemaRewriter:
 
 
 def _note_outcome(note: str | None) -> str:
-    return "moved into the description" if note is not None else "left out"
+    return "moved into the description" if note is not None else "removed"
 
 
 def _count_levels(schema: Json) -> int:

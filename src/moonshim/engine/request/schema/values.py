@@ -96,15 +96,15 @@ def mend_ranges(keywords: Json, type_: str, changes: list[str]) -> None:
             value = keywords[keyword]
             if not is_number(value):
                 del keywords[keyword]
-                changes.append(f"{keyword} was left out, since it is no number")
+                changes.append(f"{keyword} was removed, because it is not a number")
                 continue
             if (type_ == "integer" or low != "minimum") and rounded(value) != value:
                 keywords[keyword] = value = rounded(value)
-                changes.append(f"{keyword} was rounded to {value}, which says the same of whole numbers")
+                changes.append(f"{keyword} was rounded to {value}, which is the same bound for integers")
             if low != "minimum" and value < 0:
                 if keyword == high:
                     raise Unsatisfiable
                 del keywords[keyword]
-                changes.append(f"{keyword} was left out, since it is always met")
+                changes.append(f"{keyword} was removed, because it is always met")
         if low in keywords and high in keywords and keywords[low] > keywords[high]:
             raise Unsatisfiable

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any, Final
 
-__all__ = ["MAX_SCHEMA_BYTES", "MAX_SCHEMA_WEIGHT", "child_path", "own_weight", "weight"]
+__all__ = ["MAX_SCHEMA_BYTES", "MAX_SCHEMA_WEIGHT", "child_path", "own_weight", "size_of", "subschemas", "weight"]
 
 MAX_SCHEMA_BYTES: Final = 120_000
 """Bytes of JSON that Moonshot accepts for one schema."""
@@ -53,6 +55,27 @@ def own_weight(schema: dict[str, Any]) -> int:
         else:
             total += weight(value)
     return total
+
+
+def size_of(schema: Any) -> int:
+    """Bytes of JSON as Moonshot counts them: it escapes `<`, `>` and `&` to six characters each.
+
+    >>> size_of({"a": "<"})
+    14
+    """
+    text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode("utf-8", "surrogatepass")) + 5 * sum(map(text.count, "<>&"))
+
+
+def subschemas(schema: dict[str, Any]) -> Iterator[tuple[bool, dict[str, Any]]]:
+    """Each direct subschema in Moonshot's flavour, and whether it is that of a property."""
+    for below in schema.get("properties", {}).values():
+        yield True, below
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(schema.get(keyword), dict):
+            yield False, schema[keyword]
+    for branch in schema.get("anyOf", ()):
+        yield False, branch
 
 
 def child_path(path: str, keyword: str, name: str | None = None) -> str:
