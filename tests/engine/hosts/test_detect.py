@@ -37,6 +37,32 @@ URLS = {
     "https://api.deepinfra.com/v1/openai": "deepinfra",
     "https://api.groq.com/openai/v1": "groq",
     "https://integrate.api.nvidia.com/v1": "nim",
+    "https://opencode.ai/zen/v1": "opencode",
+    "https://opencode.ai/zen/go/v1": "opencode",
+    "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1": "bedrock",
+    "https://bedrock-mantle.eu-west-1.api.aws/v1": "bedrock",
+    "https://my-vllm.us-east-1.elb.amazonaws.com/v1": "generic",
+    "https://inference.baseten.co/v1": "baseten",
+    "https://api.novita.ai/openai": "novita",
+    "https://api.novita.ai/v3/openai": "novita",
+    "https://api.tokenfactory.nebius.com/v1": "nebius",
+    "https://me--kimi-serve.modal.run/v1": "modal",
+    "https://api.us-west-2.modal.direct/v1": "modal",
+    "https://api.cloudflare.com/client/v4/accounts/0a1b/ai/v1": "cloudflare",
+    "https://gateway.ai.cloudflare.com/v1/0a1b/gate/workers-ai/v1": "cloudflare",
+    "https://gateway.ai.cloudflare.com/v1/0a1b/gate/openrouter": "generic",
+    "https://ai-gateway.vercel.sh/v1": "vercel",
+    "https://ollama.com/v1": "ollama",
+    "http://localhost:11434/v1": "generic",
+    "https://ark.cn-beijing.volces.com/api/v3": "volcengine",
+    "https://ark.cn-beijing.volces.com/api/coding/v3": "volcengine",
+    "https://ark.ap-southeast.bytepluses.com/api/v3": "volcengine",
+    "https://dashscope.aliyuncs.com/compatible-mode/v1": "alibaba",
+    "https://coding-intl.dashscope.aliyuncs.com/v1": "alibaba",
+    "https://mine.oss-cn-beijing.aliyuncs.com/v1": "generic",
+    "https://mine.services.ai.azure.com/openai/v1": "azure",
+    "https://mine.openai.azure.com/openai/v1": "azure",
+    "https://mine.azurewebsites.net/v1": "generic",
     "api.moonshot.ai/v1": "moonshot",
     "//api.groq.com": "groq",
     "https://user:secret@api.moonshot.ai:443/v1?x=1#y": "moonshot",
@@ -187,14 +213,17 @@ def test_an_overridden_generation_chooses_its_rows() -> None:
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a cell that does not exist": ({"tool_limits": 3}, "did you mean 'tool_limit'?"),
-    "a cell like no other": ({"zzz": 3}, "the cells are host"),
+    "a cell like no other": ({"zzz": 3}, "the fields are host"),
     "a word that does not exist": ({"id_policy": "uniq"}, "did you mean 'unique'?"),
-    "a value of the wrong type": ({"tool_limit": "many"}, "tool_limit cannot be 'many'"),
-    "a value that is no JSON": ({"efforts": object()}, "efforts cannot be"),
-    "a word inside a list": ({"media": ["imag"]}, "media cannot be"),
-    "a pattern of names that does not end": ({"tool_name_pattern": "("}, "tool_name_pattern cannot be '('"),
-    "a pattern of signatures that does not end": ({"signature_pattern": "["}, "which is no regular expression"),
-    "a pattern that counts too far": ({"tool_name_pattern": "a{99999999999}"}, "which is no regular expression"),
+    "a value of the wrong type": (
+        {"tool_limit": "many"},
+        "invalid value 'many' for tool_limit: Expected `integer | null`, got `string`",
+    ),
+    "a value that is no JSON": ({"efforts": object()}, "for efforts: "),
+    "a word inside a list": ({"media": ["imag"]}, "invalid value ['imag'] for media"),
+    "a pattern of names that does not end": ({"tool_name_pattern": "("}, "invalid value '(' for tool_name_pattern"),
+    "a pattern of signatures that does not end": ({"signature_pattern": "["}, "not a regular expression"),
+    "a pattern that counts too far": ({"tool_name_pattern": "a{99999999999}"}, "not a regular expression"),
 }
 
 
@@ -213,7 +242,7 @@ def test_a_wrong_override_is_not_repeated_at_length() -> None:
 
 
 def test_an_unknown_host_is_refused_with_the_names() -> None:
-    with pytest.raises(InvalidInput, match=r"moonshot-anthropic.*did you mean 'moonshot'\?") as caught:
+    with pytest.raises(InvalidInput, match=r"did you mean 'moonshot'\?.*moonshot-anthropic") as caught:
         profile_for(host="moonshoot", model="k3")
     assert caught.value.field == "host"
 

@@ -1,4 +1,4 @@
-"""What docs/hosts.md says of the table is what the table says."""
+"""What docs/reference/hosts.md says of the table is what the table says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_every_host_has_its_place() -> None:
 
 
 def test_cells_that_the_page_calls_unverified_exist() -> None:
-    unverified = PAGE.read_text("utf-8").partition("## What nobody has shown yet")[2]
+    unverified = PAGE.read_text("utf-8").partition("## Unconfirmed values")[2]
     starts = [line[3:].partition("`")[0] for line in unverified.splitlines() if line.startswith("- `")]
     assert starts
     assert [name for name in starts if name not in HostProfile.__struct_fields__] == []

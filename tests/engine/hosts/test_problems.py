@@ -178,19 +178,31 @@ ERRORS: dict[str, tuple[int, Json | list[Any] | bytes, str, str, str | None]] = 
         503,
         b"<!DOCTYPE html>\n<html><head><title>\n 503 Service Unavailable</title><style>a{}</style></head></html>",
         "overloaded",
-        "the host answered 503 with a web page: 503 Service Unavailable",
+        "the host returned status 503 with an HTML page: 503 Service Unavailable",
         None,
     ),
     "a web page without a title": (
         500,
         b"<html><p>x</p></html>",
         "server",
-        "the host answered 500 with a web page",
+        "the host returned status 500 with an HTML page",
         None,
     ),
-    "nothing": (504, b"", "timeout", "the host answered 504 without a message", None),
-    "an object that says nothing": (400, {"a": 1}, "invalid_request", "the host answered 400 without a message", None),
-    "bytes that are no text": (500, b"\x1f\x8b\x00\xff\xfe", "server", "the host answered 500 without a message", None),
+    "nothing": (504, b"", "timeout", "the host returned status 504 without a message", None),
+    "an object that says nothing": (
+        400,
+        {"a": 1},
+        "invalid_request",
+        "the host returned status 400 without a message",
+        None,
+    ),
+    "bytes that are no text": (
+        500,
+        b"\x1f\x8b\x00\xff\xfe",
+        "server",
+        "the host returned status 500 without a message",
+        None,
+    ),
 }
 
 

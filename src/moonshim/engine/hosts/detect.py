@@ -12,7 +12,8 @@ import msgspec
 from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.profile import Generation, HostProfile, UpstreamDialect
 from moonshim.engine.hosts.table import HOSTS, RULES
-from moonshim.engine.wire.json_fields import shorten_repr
+from moonshim.engine.values.type_names import describe_type, name_types
+from moonshim.engine.wire.json_fields import shorten_repr, wrong_type
 from moonshim.errors import InvalidInput, InvalidOption
 
 __all__ = ["Family", "family_of", "generation_of", "host_of", "profile_for"]
@@ -36,7 +37,34 @@ _DOMAINS: Final[dict[str, str]] = {
     "deepinfra.com": "deepinfra",
     "groq.com": "groq",
     "api.nvidia.com": "nim",
+    "opencode.ai": "opencode",
+    "bedrock-runtime.*.amazonaws.com": "bedrock",
+    "bedrock-mantle.*.api.aws": "bedrock",
+    "baseten.co": "baseten",
+    "novita.ai": "novita",
+    "nebius.com": "nebius",
+    "modal.run": "modal",
+    "modal.direct": "modal",
+    "api.cloudflare.com": "cloudflare",
+    "ai.cloudflare.com": "cloudflare",
+    "ai-gateway.vercel.sh": "vercel",
+    "ollama.com": "ollama",
+    "volces.com": "volcengine",
+    "bytepluses.com": "volcengine",
+    "dashscope.aliyuncs.com": "alibaba",
+    "dashscope-intl.aliyuncs.com": "alibaba",
+    "dashscope-us.aliyuncs.com": "alibaba",
+    "ai.azure.com": "azure",
+    "openai.azure.com": "azure",
+    "cognitiveservices.azure.com": "azure",
 }
+"""The last two or three labels of a host name; a star stands for a region between the first label and the rest."""
+_OWN_MODELS: Final[dict[str, tuple[set[str], str]]] = {
+    "kimi-coding": ({"coding"}, "moonshot"),
+    "cloudflare": ({"ai", "workers-ai"}, "generic"),
+}
+"""Hosts that share an address with another: a part of their paths, and the other one. Cloudflare's AI Gateway forwards
+to any host."""
 _PATTERNS: Final = frozenset({"signature_pattern", "tool_name_pattern"})
 """Fields that are regular expressions."""
 _MAX_CACHED_NAME: Final = 256
@@ -88,10 +116,10 @@ def host_of(base_url: str | None) -> str:
         return "generic"
     labels, path = found[1].rstrip(".").split("."), found[2].split("/")
     # Compare whole labels: api.moonshot.ai.example.com belongs to another host.
-    names = (".".join(labels[-count:]) for count in (3, 2))
+    names = (".".join(labels[-3:]), ".".join(labels[-2:]), ".".join((labels[0], "*", *labels[-2:])))
     host = next((_DOMAINS[name] for name in names if name in _DOMAINS), "generic")
-    if host == "kimi-coding" and "coding" not in path:
-        return "moonshot"
+    if host in _OWN_MODELS and not _OWN_MODELS[host][0].intersection(path):
+        return _OWN_MODELS[host][1]
     return _MESSAGES_HOST.get(host, host) if "anthropic" in path else host
 
 
@@ -132,12 +160,13 @@ def profile_for(
     upstream: str = "openai_chat",
     overrides: Mapping[str, Any] | None = None,
 ) -> HostProfile:
-    """The profile of this host for this model.
+    """The host profile for this host and model.
 
-    A host named explicitly wins, otherwise the URL decides. `moonshot-anthropic` always uses Messages, whatever
-    `upstream` says, and `upstream="anthropic"` selects it for `moonshot`. An override sets a field by name; `host`,
-    `generation` and `dialect` select other rules. Raises `InvalidInput` for an unknown host or dialect,
-    `InvalidOption` for an unknown field or a value it cannot have.
+    `host` is the name of the host. Without it, the host is detected from `base_url`. `moonshot-anthropic` always uses
+    Messages, whatever `upstream` is, and `upstream="anthropic"` selects it for `moonshot`. `overrides` sets fields by
+    name; `host`, `generation` and `dialect` select other rules.
+
+    Raises `InvalidInput` for an unknown host or dialect, and `InvalidOption` for an unknown field or an invalid value.
 
     >>> profile_for(host="moonshot", model="kimi-k2.6").lost_reasoning
     ''
@@ -145,7 +174,7 @@ def profile_for(
     64
     """
     if not isinstance(model, str):
-        raise InvalidInput(f"model must be a string, not {type(model).__name__}", field="model")
+        raise wrong_type("model", "a string", model)
     checked = _check_overrides(overrides)
     find = _profile if len(model) <= _MAX_CACHED_NAME else _profile.__wrapped__
     try:
@@ -186,19 +215,21 @@ def _check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
     if not overrides and (overrides is None or isinstance(overrides, Mapping)):
         return {}
     if not isinstance(overrides, Mapping):
-        raise InvalidOption(f"overrides must be an object, not {type(overrides).__name__}", field="overrides")
+        raise InvalidOption(f"overrides: expected an object, got {describe_type(overrides)}", field="overrides")
     kinds = _field_types()
     checked: dict[str, Any] = {}
     for field, value in overrides.items():
         if field not in kinds:
-            hint = _nearest(str(field), kinds) or f"the cells are {', '.join(kinds)}"
-            raise InvalidOption(f"the host table has no cell {field!r}; {hint}", field=str(field))
+            hint = _nearest(str(field), kinds) or f"the fields are {', '.join(kinds)}"
+            raise InvalidOption(f"unknown host profile field {field!r} ({hint})", field=str(field))
         try:
             checked[field] = msgspec.convert(msgspec.to_builtins(value), kinds[field])
         except (msgspec.ValidationError, TypeError) as error:
             near = _nearest(value, _literal_values(kinds[field])) if isinstance(value, str) else ""
-            hint = f"; {near}" if near else ""
-            raise InvalidOption(f"{field} cannot be {shorten_repr(value)}: {error}{hint}", field=field) from None
+            hint = f" ({near})" if near else ""
+            raise InvalidOption(
+                f"invalid value {shorten_repr(value)} for {field}: {name_types(error)}{hint}", field=field
+            ) from None
         if field in _PATTERNS and checked[field] is not None:
             _check_pattern(field, checked[field])
     return checked
@@ -209,7 +240,7 @@ def _check_pattern(field: str, pattern: str) -> None:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidOption(
-            f"{field} cannot be {shorten_repr(pattern)}, which is no regular expression: {error}", field=field
+            f"invalid value {shorten_repr(pattern)} for {field}: not a regular expression: {error}", field=field
         ) from None
 
 
@@ -223,8 +254,9 @@ def _check_choice(name: object, names: tuple[str, ...], field: str) -> Any:
     if isinstance(name, str) and name in names:
         return name
     shown = repr(name) if isinstance(name, str) else type(name).__name__
-    hint = _nearest(name, names) if isinstance(name, str) else ""
-    raise InvalidInput(f"there is no {field} {shown}; the names are {', '.join(names)}. {hint}".rstrip(), field=field)
+    near = _nearest(name, names) if isinstance(name, str) else ""
+    hint = f" ({near})" if near else ""
+    raise InvalidInput(f"unknown {field} {shown}{hint}; expected one of: {', '.join(names)}", field=field)
 
 
 def _literal_values(kind: Any) -> list[str]:

@@ -1,4 +1,5 @@
-"""Observed host behaviour -> profile fields that override the host table: how the host reads reasoning."""
+"""Observed host behaviour -> profile fields that override the host table: how the host reads reasoning, how large a
+tool's schema may be, and whether it has structured output."""
 
 from __future__ import annotations
 
@@ -14,6 +15,15 @@ __all__ = ["LearnedFields"]
 
 _MISSING: Final = re.compile(r"(?i)thinking is enabled but reasoning_content is missing")
 """Moonshot's message, whichever host forwards it."""
+_TOO_LARGE: Final = re.compile(r"(?i)schema exceeds maximum allowed size")
+_SMALL_SCHEMA: Final = 15_000
+"""Bytes that Moonshot's validator (MoonshotAI/walle, conf.go) accepted until its limit was raised to 120,000. Kimi Code
+refused 24 KB in May and June 2026 (pi-subagents#235, kimi-code#965); whether any host still does is unverified."""
+_FORMAT: Final = re.compile(r"(?i)response[_ ]?format|json_schema|structured[_ ]?output")
+_REFUSED: Final = re.compile(
+    r"(?i)support|unavailable|not available|unknown|unrecogni[sz]ed|unexpected|not allowed|not permitted"
+)
+"""Together: the host has no structured output. One that only refuses this schema does not say so."""
 _PLAIN: Final = ("reasoning_content", "reasoning")
 _MAX_TARGETS: Final = 1024
 """Maximum number of targets: clients choose the model names."""
@@ -32,13 +42,12 @@ class LearnedFields:
     def learn_from_error(
         self, target: Hashable, profile: HostProfile, problem: Problem, would_change: Callable[[dict[str, Any]], bool]
     ) -> bool:
-        """Whether to retry the request because the host requires reasoning that can be supplied.
+        """Whether to retry the request because the host refused what can be corrected: lost reasoning, a schema that
+        can be shortened, or a response format that can be described to the model.
 
         `would_change` returns whether these fields would change the request that was refused.
         """
-        if not _MISSING.search(problem.message):
-            return False
-        for fields in _remedies(profile):
+        for fields in _remedies(profile, problem.message):
             try:
                 changes = would_change(fields)
             except MoonshimError:
@@ -57,15 +66,21 @@ class LearnedFields:
             self._store(target, {"reasoning_in": field})
 
     def _store(self, target: Hashable, fields: dict[str, Any]) -> None:
-        self._fields[target] = fields
+        self._fields[target] = self._fields.get(target, {}) | fields
         self._fields.move_to_end(target)
         while len(self._fields) > _MAX_TARGETS:
             self._fields.popitem(last=False)
 
 
-def _remedies(profile: HostProfile) -> Iterator[dict[str, Any]]:
-    """Overrides to try, mildest first: the right field; an empty string; a space, since an empty string may be
-    dropped before it reaches the check."""
+def _remedies(profile: HostProfile, message: str) -> Iterator[dict[str, Any]]:
+    """Overrides to try, mildest first. For reasoning: the right field; an empty string; a space, since an empty string
+    may be dropped before it reaches the check."""
+    if _TOO_LARGE.search(message) and profile.generation != "other":
+        yield {"schema_flavour": "moonshot", "schema_limit": _SMALL_SCHEMA}
+    if profile.structured_output == "json_schema" and _FORMAT.search(message) and _REFUSED.search(message):
+        yield {"structured_output": None}
+    if not _MISSING.search(message):
+        return
     fields: dict[str, Any] = {
         "reasoning_in": "thinking" if profile.dialect == "anthropic" else "reasoning_content",
         "keeps_reasoning": "calls" if profile.keeps_reasoning == "none" else profile.keeps_reasoning,

@@ -138,6 +138,8 @@ class HostProfile(Struct, frozen=True, kw_only=True):
     """The `tool_choice` modes accepted while the model thinks."""
     named_choice: bool
     """Whether a choice of one tool by name is obeyed, even without thinking."""
+    enforces_choice: bool
+    """Whether a forced call is certain, so that the response needs no check."""
     allowed_tools: bool
     """Whether a request can restrict which of its tools may be called."""
     tool_name_pattern: str | None
@@ -148,6 +150,8 @@ class HostProfile(Struct, frozen=True, kw_only=True):
     """Maximum number of declared tools."""
     schema_flavour: Literal["moonshot"] | None
     """The JSON Schema flavour required for parameters and response formats."""
+    schema_limit: int | None
+    """Largest schema in that flavour, in bytes of JSON. One that is larger is shortened. None: Moonshot's own limit."""
     typed_tools: bool
     """Whether Anthropic-defined client tools (`bash_20250124`) are known by their type."""
     web_search: Literal["$web_search"] | None
@@ -167,10 +171,27 @@ class HostProfile(Struct, frozen=True, kw_only=True):
     media: frozenset[MediaKind]
     """Media kinds that the model accepts."""
 
+    # --- headers
+    api_version: str | None
+    """The `anthropic-version` that is sent, whatever the client's is; None: the client's."""
+    beta_flags: frozenset[str] | None
+    """The flags of `anthropic-beta` that are passed on; None: all."""
+    session_header: Literal["x-opencode-session", "x-session-affinity"] | None
+    """The header for an id of the conversation; None: no such header."""
+
+    # --- structured output
+    structured_output: Literal["enforced", "json_schema", "json_object"] | None
+    """What the host has for an answer in JSON. `enforced`: the answer is certain to match a schema; `json_schema`: a
+    schema is accepted, but the answer may not match it; `json_object`: only valid JSON can be asked for; None:
+    nothing. Whatever is not certain is checked; what the host has no field for is described to the model."""
+
     # --- the rest
     streaming: Literal["both", "only", "never"]
     """Whether the host supports streaming and single responses, only streams, or only single responses."""
     takes_cache_key: bool
     """Whether `prompt_cache_key` is accepted."""
+    cache_ttl: Literal["passed", "prompt_cache_options", "cache_control"] | None
+    """The field for the lifetime of the cached prompt, `5m` or `1h`. `passed`: not known, so a client's own fields are
+    sent as received; –: the host has no lifetimes to choose from."""
     grammar: GrammarName | None
     """The grammar for calls that leak into the text as markers; None: they are not parsed."""

@@ -2,7 +2,7 @@
 
 A rule lists the hosts, generations and dialects its fields apply to; where several rules set the same field, the last
 one wins. General rules come first. Each fact appears in one rule. "KIMI n" refers to the section of the collected
-facts that a rule is based on; "unverified" means that there is no evidence yet (docs/hosts.md lists those).
+facts that a rule is based on; "unverified" means that there is no evidence yet (docs/reference/hosts.md lists those).
 """
 
 from __future__ import annotations
@@ -26,6 +26,18 @@ HOSTS: Final = (
     "deepinfra",
     "groq",
     "nim",
+    "opencode",
+    "bedrock",
+    "baseten",
+    "novita",
+    "nebius",
+    "modal",
+    "cloudflare",
+    "vercel",
+    "ollama",
+    "volcengine",
+    "alibaba",
+    "azure",
     "vllm",
     "sglang",
     "generic",
@@ -34,9 +46,17 @@ GENERATIONS: Final[tuple[Generation, ...]] = get_args(Generation)
 DIALECTS: Final[tuple[UpstreamDialect, ...]] = get_args(UpstreamDialect)
 
 # Moonshot's own validation runs there. OpenRouter may route a request to Moonshot or to another provider, so it gets
-# what both accept (KIMI 3: its errors wrap those of Moonshot).
-_OWN: Final = ("moonshot", "moonshot-anthropic", "kimi-coding")
-_CHECKED: Final = (*_OWN, "openrouter")
+# what both accept (KIMI 3: its errors wrap those of Moonshot). So may Vercel's AI Gateway (vercel.com/docs/ai-gateway),
+# and OpenCode, whose errors are Moonshot's (oh-my-pi#1482).
+_PLATFORM: Final = ("moonshot", "moonshot-anthropic")
+_OWN: Final = (*_PLATFORM, "kimi-coding")
+_CHECKED: Final = (*_OWN, "openrouter", "opencode", "vercel")
+_RESELLERS: Final = (
+    *("opencode", "bedrock", "baseten", "novita", "nebius", "modal"),
+    *("cloudflare", "vercel", "ollama", "volcengine", "alibaba", "azure"),
+)
+"""Hosts about which little is known: except for the fields of their own rows, they are treated as an unknown host is,
+which is unverified."""
 _KIMI: Final = tuple(name for name in GENERATIONS if name != "other")
 _K3: Final = ("k3", "k3.1")
 _K2: Final = tuple(name for name in _KIMI if name not in _K3)
@@ -108,11 +128,13 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "context_window": None,
     "tool_choice_with_thinking": _ALL_MODES,
     "named_choice": True,
+    "enforces_choice": True,
     "allowed_tools": True,
     "tool_name_pattern": None,
     "tool_name_limit": None,
     "tool_limit": None,
     "schema_flavour": None,
+    "schema_limit": None,
     "typed_tools": True,
     "web_search": None,
     "dynamic_tools": False,
@@ -121,8 +143,13 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "system_anywhere": True,
     "merges_roles": False,
     "media": frozenset({"image", "audio", "video", "file"}),
+    "api_version": None,
+    "beta_flags": None,
+    "session_header": None,
+    "structured_output": "enforced",
     "streaming": "both",
     "takes_cache_key": False,
+    "cache_ttl": "passed",
     "grammar": None,
 }
 
@@ -132,6 +159,9 @@ _GENERATION_ROWS: Final = (
     HostRule({"allowed_tools": False, "clips_output": False}, generations=_KIMI),
     # KIMI 3: "must not contain streaming index". Only Anthropic's models know Anthropic's own tools.
     HostRule({"indexed_details": False, "typed_tools": False}, generations=_KIMI),
+    # A host that is not known to enforce a schema or a forced call may ignore it: the answer is checked. No Kimi host
+    # is known to have `output_config.format` (KIMI 4 has only its `effort`).
+    HostRule({"structured_output": "json_schema", "enforces_choice": False}, generations=_KIMI),
     # KIMI 1a, 2: the template writes history ids into the prompt and the model imitates them, so they must have the
     # form that it was trained on. Names with a dot or an unusual first character cannot be parsed back (KIMI 1a, 3).
     HostRule(
@@ -226,6 +256,7 @@ _DIALECT_ROWS: Final = (
         dialects=("anthropic",),
     ),
     HostRule({"id_policy": "unique"}, generations=_KIMI, dialects=("anthropic",)),
+    HostRule({"structured_output": None}, generations=_KIMI, dialects=("anthropic",)),
     HostRule({"reasoning_in": None}, generations=("k2",), dialects=("anthropic",)),
     HostRule({"thinking": "anthropic"}, generations=_NEW_K2, dialects=("anthropic",)),
     # KIMI 4: K3 accepts output_config.effort and no thinking field.
@@ -239,6 +270,7 @@ _CHECKED_ROWS: Final = (
             "drops_empty_text": True,  # "text content is empty"
             "empty_content": "omit",  # "must not be empty"; kimi-code omits the field
             "schema_flavour": "moonshot",
+            "schema_limit": 120_000,  # KIMI 3
             "stop_limit": (5, 32),
             "tool_limit": 128,
         },
@@ -294,12 +326,29 @@ _CHECKED_ROWS: Final = (
     # An unknown host may be a reseller that forwards the request to Moonshot. Elsewhere an empty string does no harm:
     # the templates write empty reasoning anyway (KIMI 1a, 1b). OpenCode Go accepts it, and refuses placeholders that
     # contain words (oh-my-pi#1483).
-    HostRule({"lost_reasoning": ""}, hosts=("generic",), generations=(*_THINKING_K2, *_K3)),
+    HostRule({"lost_reasoning": ""}, hosts=("generic", *_RESELLERS), generations=(*_THINKING_K2, *_K3)),
     # An empty string may count as missing on the way to Moonshot (unverified); a space does not.
     HostRule({"lost_reasoning": " "}, hosts=("openrouter",), generations=_THINKING_K2),
 )
 
 _OWN_ROWS: Final = (
+    # Every anthropic SDK since 2.0 sends version 2026-10-21 (FIELD); whether Kimi's Messages endpoints accept it is
+    # unverified. So are the flags: they are some of those that Claude Code sends, which Moonshot documents for these
+    # endpoints (Kimi-K2#129); no source says which flags they accept.
+    HostRule(
+        {
+            "api_version": "2023-06-01",
+            "beta_flags": frozenset(
+                {
+                    "claude-code-20250219",
+                    "interleaved-thinking-2025-05-14",
+                    "fine-grained-tool-streaming-2025-05-14",
+                }
+            ),
+        },
+        hosts=_OWN,
+        dialects=("anthropic",),
+    ),
     # KIMI 2: Moonshot renames the ids of the history itself, but refuses repeated ones (K2.x).
     HostRule({"id_policy": "unique"}, hosts=_OWN, generations=_KIMI),
     HostRule({"history_ids": "unique"}, hosts=_OWN, generations=_KIMI, dialects=("openai_chat",)),
@@ -315,6 +364,13 @@ _OWN_ROWS: Final = (
         dialects=("openai_chat",),
     ),
     HostRule({"takes_cache_key": True}, hosts=_OWN, generations=_KIMI, dialects=("openai_chat",)),  # KIMI 3
+    # forum.moonshot.ai/t/613 (September 2026): 5m (the default) and 1h, for K3; kimi-code#3942 has the field. How the
+    # Messages surface says it (apidog.com/blog/kimi-k3-1-pro-api: differently) is unverified: Anthropic's own field.
+    HostRule({"cache_ttl": "prompt_cache_options"}, hosts=_PLATFORM, generations=_K3, dialects=("openai_chat",)),
+    HostRule({"cache_ttl": "cache_control"}, hosts=_PLATFORM, generations=_K3, dialects=("anthropic",)),
+    # Measured by pi-provider-kimi-code (docs/caching.md): /coding caches for more than 5 and less than 30 minutes,
+    # whatever the request says; over Messages it ignores `cache_control`.
+    HostRule({"cache_ttl": None}, hosts=("kimi-coding",), dialects=("openai_chat",)),
     HostRule({"dynamic_tools": True}, hosts=_OWN, generations=_K3, dialects=("openai_chat",)),  # KIMI 3
     HostRule(
         {"media": frozenset({"image", "video"})}, hosts=_OWN, generations=(*_NEW_K2, *_K3), dialects=("openai_chat",)
@@ -396,8 +452,135 @@ _HOST_ROWS: Final = (
     # there KIMI 1a applies in both dialects. Other hosts may enforce the protocol, which forbids dots and colons.
     HostRule({"history_ids": "k2_messages"}, hosts=("generic",), generations=_K2, dialects=("anthropic",)),
     HostRule({"history_ids": "k2"}, hosts=("vllm", "sglang"), generations=_K2, dialects=("anthropic",)),
+    # Their documentation has no lifetime of a cached prompt. OpenRouter accepts OpenAI's fields (openrouter.ai/docs).
+    HostRule(
+        {"cache_ttl": None},
+        hosts=("fireworks", "together", "siliconflow", "deepinfra", "groq", "nim", "vllm", "sglang"),
+        dialects=("openai_chat",),
+    ),
+    # KIMI 3 for Moonshot (`strict` is the default); docs.fireworks.ai/structured-responses, docs.vllm.ai
+    # (features/structured_outputs) and docs.sglang.ai (structured_outputs): the answer is decoded by the schema's
+    # grammar. Kimi Code is unverified. OpenRouter supports it "for compatible models" (openrouter.ai/docs); Groq, best
+    # effort (console.groq.com/docs/structured-outputs); Together and NIM are unverified: all of these are checked.
+    HostRule({"structured_output": "enforced"}, ("moonshot", "fireworks", "vllm", "sglang"), _KIMI, ("openai_chat",)),
+    # docs.siliconflow.cn/guides/json_mode: JSON mode only. The same for DeepInfra is unverified.
+    HostRule({"structured_output": "json_object"}, ("siliconflow", "deepinfra"), _KIMI, ("openai_chat",)),
+    # KIMI 3 (where the choice is accepted); vLLM and SGLang decode the call by a grammar, in both dialects.
+    HostRule({"enforces_choice": True}, hosts=(*_PLATFORM, "vllm", "sglang"), generations=_KIMI),
     # KIMI 1b: its renderer supports tools declared later.
     HostRule({"dynamic_tools": True}, hosts=("vllm",), generations=_K3, dialects=("openai_chat",)),
+)
+
+_RESELLER_ROWS: Final = (
+    # opencode.ai/docs/go: one id for each conversation. Since September 2026 requests without it are refused with
+    # MissingSessionID (kimi-cli#2653, webbrain#3031, opencode#47763). Zen accepts it, too (genoffice#331).
+    HostRule({"session_header": "x-opencode-session"}, hosts=("opencode",)),
+    # Operit#988 reads `reasoning_effort` from OpenCode's own catalog; for K2, nothing is known.
+    HostRule(
+        {"thinking": "reasoning_effort", "can_disable": False},
+        hosts=("opencode",),
+        generations=_K3,
+        dialects=("openai_chat",),
+    ),
+    # vercel.com/docs/ai-gateway/sdks-and-apis/openai-chat-completions/reasoning: `reasoning: {effort, enabled}`, as
+    # OpenRouter has it. The efforts, and the field of reasoning in a history, are unverified.
+    HostRule(
+        {"thinking": "openrouter_reasoning"},
+        hosts=("vercel",),
+        generations=(*_NEW_K2, *_K3),
+        dialects=("openai_chat",),
+    ),
+    HostRule(
+        {"can_disable": False, "efforts": _OPENROUTER_EFFORTS},
+        hosts=("vercel",),
+        generations=_K3,
+        dialects=("openai_chat",),
+    ),
+    # hexdocs.pm/langchain (ChatAwsMantle): `reasoning`, and the ids of the model. aws-samples#352, stdapi.ai#282: K3
+    # takes only `reasoning.effort`, refuses temperature, top_p and cache points; K2's fields have no effect.
+    HostRule(
+        {"reasoning_in": "reasoning", "reasoning_out": "reasoning", "cache_ttl": None},
+        hosts=("bedrock",),
+        generations=(*_THINKING_K2, *_K3),
+        dialects=("openai_chat",),
+    ),
+    HostRule({"thinking": None}, hosts=("bedrock",), generations=_NEW_K2, dialects=("openai_chat",)),
+    HostRule(
+        {
+            "thinking": "openrouter_reasoning",
+            "can_disable": False,
+            "fixed_sampling": {"temperature": Fixed(), "top_p": Fixed()},
+        },
+        hosts=("bedrock",),
+        generations=_K3,
+        dialects=("openai_chat",),
+    ),
+    # docs.litellm.ai/docs/providers/novita lists max_tokens only; the efforts of K3 are from models.dev#3787.
+    HostRule({"max_tokens_field": "max_tokens"}, hosts=("novita",), generations=_KIMI, dialects=("openai_chat",)),
+    HostRule({"thinking": "reasoning_effort"}, hosts=("novita",), generations=_K3, dialects=("openai_chat",)),
+    # Requests with one id go to one instance, whose cache holds the prompt (stackbilt-dev/llm-providers 1.13.0).
+    HostRule({"session_header": "x-session-affinity"}, hosts=("cloudflare",)),
+    # docs.ollama.com/api/openai-compatibility lists these fields; models.dev#3787 has the efforts of K3, and that it
+    # can be asked not to think. The efforts of K2, and `reasoning` in responses and in a history, are unverified.
+    HostRule(
+        {"max_tokens_field": "max_tokens", "cache_ttl": None},
+        hosts=("ollama",),
+        generations=_KIMI,
+        dialects=("openai_chat",),
+    ),
+    HostRule(
+        {"reasoning_in": "reasoning", "reasoning_out": "reasoning"},
+        hosts=("ollama",),
+        generations=(*_THINKING_K2, *_K3),
+        dialects=("openai_chat",),
+    ),
+    HostRule(
+        {"thinking": "reasoning_effort", "efforts": _FIREWORKS_EFFORTS, "keep_all": False},
+        hosts=("ollama",),
+        generations=_NEW_K2,
+        dialects=("openai_chat",),
+    ),
+    HostRule(
+        {"thinking": "reasoning_effort", "efforts": _K3_EFFORTS | {"none": "none"}, "keep_all": False},
+        hosts=("ollama",),
+        generations=_K3,
+        dialects=("openai_chat",),
+    ),
+    # Unverified: Ark's fields for its own models; no page about Kimi was read.
+    HostRule(
+        {"thinking": "thinking_object", "keep_all": False, "reasoning_in": "reasoning_content"},
+        hosts=("volcengine",),
+        generations=_NEW_K2,
+        dialects=("openai_chat",),
+    ),
+    HostRule(
+        {"thinking": "reasoning_effort", "reasoning_in": "reasoning_content"},
+        hosts=("volcengine",),
+        generations=_K3,
+        dialects=("openai_chat",),
+    ),
+    # help.aliyun.com/zh/model-studio/kimi-api: reasoning_content and these limits, for K2 to K2.5. docs.apiyi.com,
+    # which forwards to it: `enable_thinking`. Later generations are unverified.
+    HostRule(
+        {"reasoning_in": "reasoning_content"},
+        hosts=("alibaba",),
+        generations=(*_THINKING_K2, *_K3),
+        dialects=("openai_chat",),
+    ),
+    HostRule(
+        {
+            "thinking": "enable_thinking",
+            "efforts": {},
+            "keep_all": False,
+            "output_limit": 32_768,
+            "media": frozenset({"image", "video"}),
+        },
+        hosts=("alibaba",),
+        generations=("k2.5", "k2.6"),
+        dialects=("openai_chat",),
+    ),
+    HostRule({"output_limit": 16_384}, hosts=("alibaba",), generations=("k2-thinking",)),
+    HostRule({"output_limit": 8_192, "context_window": 131_072}, hosts=("alibaba",), generations=("k2",)),
 )
 
 RULES: Final[tuple[HostRule, ...]] = (
@@ -407,4 +590,5 @@ RULES: Final[tuple[HostRule, ...]] = (
     *_CHECKED_ROWS,
     *_OWN_ROWS,
     *_HOST_ROWS,
+    *_RESELLER_ROWS,
 )

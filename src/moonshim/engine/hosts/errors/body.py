@@ -63,7 +63,7 @@ def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> ErrorD
     >>> read_body(b'{"code":20015,"message":"bad","data":null}', 400)
     ErrorDetails(message='bad', type=None, code='20015', param=None, request_id=None, status=None)
     >>> read_body(b"<html><head><title>502 Bad Gateway</title></head></html>", 502).message
-    'the host answered 502 with a web page: 502 Bad Gateway'
+    'the host returned status 502 with an HTML page: 502 Bad Gateway'
     """
     data = body.strip()
     if data.startswith(b"data:"):  # an error in a stream frame
@@ -74,7 +74,7 @@ def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> ErrorD
     text = _UNPRINTABLE.sub("", _mask_spellings(details.message, secrets)[:_READ])
     message = _shorten(mask_secrets(text, secrets).strip())
     if not message:
-        message = f"the host answered {status} without a message"
+        message = f"the host returned status {status} without a message"
     return ErrorDetails(message, details.type, details.code, details.param, details.request_id, details.status)
 
 
@@ -138,7 +138,9 @@ def _text(body: bytes, status: int) -> str:
     text = body.decode("utf-8", "replace")  # in full: it is cut only when no key can be cut in two
     if _PAGE.match(text):
         title = _TITLE.search(text, 0, _READ)
-        return f"the host answered {status} with a web page" + (f": {' '.join(title[1].split())}" if title else "")
+        return f"the host returned status {status} with an HTML page" + (
+            f": {' '.join(title[1].split())}" if title else ""
+        )
     return text
 
 

@@ -89,11 +89,13 @@ def read_problem(
     *,
     secrets: Collection[str] = (),
 ) -> Problem:
-    """Classify an error, independent of dialect. Never raises. Masks anything that looks like a key, and `secrets`:
-    what was sent to the host and may be echoed.
+    """Convert the error response of a host, in any dialect, to a `Problem`. Never raises.
 
-    A status below 400 is taken from the body, or becomes 502. A prompt that is too long is a 400, whatever status the
-    host sent. 429, 503 and 529 always have a retry delay.
+    `secrets` are strings that were sent to the host and may be echoed. They are masked in the message, like anything
+    that looks like an API key. `profile` supplies the context window if the host does not report it.
+
+    A status below 400 is replaced with the status in the body, or with 502. A prompt that is too long is a 400,
+    whatever status the host sent. 429, 503 and 529 always have a retry delay.
 
     >>> body = b'{"error":{"message":"The engine is currently overloaded","type":"engine_overloaded_error"}}'
     >>> problem = read_problem(429, body, {"Retry-After": "3"})
