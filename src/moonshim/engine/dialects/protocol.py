@@ -12,12 +12,14 @@ from moonshim.engine.signing import Signer
 from moonshim.engine.upstream_events import OnlyText, UpstreamEvent
 from moonshim.engine.values.conversation import Change, Message, Request, Tool
 from moonshim.engine.values.events import Event, Repaired
+from moonshim.engine.values.searches import ClientEvent
 from moonshim.errors import Problem
 
 __all__ = [
     "NUMBER",
     "TEXT",
     "Body",
+    "ClientEncoder",
     "Decoder",
     "Dialect",
     "Encoder",
@@ -55,6 +57,8 @@ class ResponseContext(Struct, frozen=True, kw_only=True):
     tools: Mapping[str, Tool] = {}
     """The client's tools, keyed by the name under which the host knows them."""
     signer: Signer = field(default_factory=Signer)
+    input_estimate: int | None = None
+    """An estimate of the input tokens, for a stream that starts with their number before the host has reported it."""
 
 
 class Decoder(Protocol):
@@ -101,6 +105,13 @@ class Encoder(Protocol):
         """The template for the next non-empty text delta of this block; None if it must go through `feed`."""
 
 
+class ClientEncoder(Encoder, Protocol):
+    """An encoder of a dialect: it also writes the searches that were run for the response."""
+
+    def feed(self, event: ClientEvent) -> list[Body]:
+        """The payloads for this event."""
+
+
 class PatchContext(Struct, frozen=True, kw_only=True):
     """What a writer needs to know that sends the host's own payloads, patched where something had to change."""
 
@@ -136,8 +147,8 @@ class Writer(Protocol[Origin]):
         """Rules that the decoder reports and that this writer does not repair: they are not reported."""
 
     @property
-    def passes(self) -> bool:
-        """Whether a frame of text that needs nothing leaves as it came."""
+    def passes_text(self) -> bool:
+        """Whether a text frame that needs no repair leaves unchanged."""
 
     @property
     def is_idle(self) -> bool:
@@ -193,12 +204,14 @@ class Dialect(Struct, frozen=True, kw_only=True):
     decoder: Callable[[], Decoder]
     decode_response: Callable[[Body], list[UpstreamEvent]]
     """A complete response -> the same events as a stream."""
-    encoder: Callable[[ResponseContext], Encoder]
+    encoder: Callable[[ResponseContext], ClientEncoder]
     patch_writer: Callable[[PatchContext], Writer[Any]] | None
     """Makes the writer for a host that speaks this dialect too; None: responses are always encoded."""
-    encode_response: Callable[[Sequence[Event], ResponseContext], Body]
+    encode_response: Callable[[Sequence[ClientEvent], ResponseContext], Body]
     """All events of one response -> a complete response."""
     render_problem: Callable[[Problem], Body]
+    counts_input_first: bool
+    """Whether a stream starts with the number of input tokens."""
     has_event_names: bool
     """Whether stream frames have `event:` lines, which repeat the payload's `type`."""
     done: bytes | None

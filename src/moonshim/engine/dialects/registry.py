@@ -32,7 +32,7 @@ def dialect_named(name: str, *, field: str = "dialect", among: tuple[str, ...] =
     """
     if not isinstance(name, str) or name not in among:
         shown = repr(name) if isinstance(name, str) else type(name).__name__
-        raise InvalidInput(f"there is no {field} {shown}; the names are {', '.join(among)}", field=field)
+        raise InvalidInput(f"unknown {field} {shown}; expected one of: {', '.join(among)}", field=field)
     return _load(name)
 
 

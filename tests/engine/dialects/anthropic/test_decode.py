@@ -201,8 +201,8 @@ def test_usage_is_joined_and_counts_the_cache_into_the_prompt() -> None:
     began, counted = said[0], said[1]
     assert isinstance(began, ResponseStarted)
     assert isinstance(counted, UsageReported)
-    assert began.usage == Usage(17, 1, 5, raw=first)
-    assert counted.usage == Usage(17, 7, 5, raw=first | {"output_tokens": 7})
+    assert began.usage == Usage(17, 1, 5, raw=first, cache_write_tokens=2)
+    assert counted.usage == Usage(17, 7, 5, raw=first | {"output_tokens": 7}, cache_write_tokens=2)
 
 
 ERRORS: Final[dict[str, tuple[Json, Failed]]] = {

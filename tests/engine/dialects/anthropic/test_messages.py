@@ -246,10 +246,10 @@ def test_a_sound_is_refused() -> None:
 
 REFUSED: Final[dict[str, tuple[Any, str]]] = {
     "not a list": ({}, "messages"),
-    "a message that is none": (["hi"], "messages[0]"),
-    "an unknown role": ([{"role": "tool", "content": "x"}], "messages[0]"),
+    "an invalid message": (["hi"], "messages[0]"),
+    "an unknown role": ([{"role": "tool", "content": "x"}], "messages[0].role"),
     "no content": ([user(text("hi")), {"role": "user"}], "messages[1].content"),
-    "a block that is none": ([{"role": "user", "content": ["hi"]}], "messages[0].content[0]"),
+    "an invalid block": ([{"role": "user", "content": ["hi"]}], "messages[0].content[0]"),
     "a text without text": ([user(text("hi"), {"type": "text"})], "messages[0].content[1].text"),
     "a call without a name": ([assistant({"type": "tool_use", "id": "x"})], "messages[0].content[0].name"),
     "a call of the user": ([user(CALL)], "messages[0].content[0]"),

@@ -83,7 +83,7 @@ REFUSED: Final[dict[str, tuple[Json, str]]] = {
     "a prompt that is a number": ({"system": 1}, "system"),
     "a temperature in words": ({"temperature": "hot"}, "temperature"),
     "a limit that is no number": ({"max_tokens": True}, "max_tokens"),
-    "stop sequences that are none": ({"stop_sequences": ["a", 1]}, "stop_sequences"),
+    "stop sequences that are none": ({"stop_sequences": ["a", 1]}, "stop_sequences[1]"),
     "a choice without a type": ({"tool_choice": {"name": "ls"}}, "tool_choice.type"),
     "a choice of no tool": ({"tool_choice": {"type": "tool"}}, "tool_choice.name"),
     "a budget in words": ({"thinking": {"type": "enabled", "budget_tokens": "big"}}, "thinking.budget_tokens"),

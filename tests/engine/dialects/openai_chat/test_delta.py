@@ -43,17 +43,17 @@ PIECES: dict[str, tuple[Any, list[CallPiece]]] = {
     ),
     "an index as a string cannot stay": (
         [entry(index="3")],
-        [CallPiece(3, "x", "ls", "{}", odd="an index that is no number")],
+        [CallPiece(3, "x", "ls", "{}", odd="an index that is not a number")],
     ),
     "an index as a float cannot stay": (
         [entry(index=3.0)],
-        [CallPiece(3, "x", "ls", "{}", odd="an index that is no number")],
+        [CallPiece(3, "x", "ls", "{}", odd="an index that is not a number")],
     ),
-    "an index that is no number": (
+    "an index that is not a number": (
         [entry(index="first")],
-        [CallPiece(None, "x", "ls", "{}", odd="an index that is no number")],
+        [CallPiece(None, "x", "ls", "{}", odd="an index that is not a number")],
     ),
-    "an index that is none": ([entry(index=None)], [CallPiece(None, "x", "ls", "{}", odd="no index")]),
+    "an invalid index": ([entry(index=None)], [CallPiece(None, "x", "ls", "{}", odd="no index")]),
     "arguments as an object cannot stay": (
         [entry(function={"name": "ls", "arguments": {"a": [1]}})],
         [CallPiece(0, "x", "ls", '{"a":[1]}', odd="arguments as an object")],

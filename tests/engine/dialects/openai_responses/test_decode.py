@@ -250,7 +250,7 @@ def test_an_answer_ends_once() -> None:
 UNREAD: dict[str, tuple[Json, bool]] = {
     "an event that nobody knows": (event("hologram"), False),
     "no type at all": ({"x": 1}, False),
-    "an item that is none": (added({}), False),
+    "an invalid item": (added({}), False),
     "what a hosted tool does": (event("web_search_call.searching", output_index=0), True),
     "a hosted tool": (done({"type": "web_search_call"}), True),
     "a delta that is no text": (event("output_text.delta", output_index=0, delta=7), False),

@@ -136,7 +136,7 @@ class BlockRenderer:
     def _thinking(self, part: Reasoning) -> list[Json]:
         redacted = [{"type": REDACTED, "data": one.get("data")} for one in part.details if one.get("type") == REDACTED]
         if not all(one.get("type") == REDACTED or _is_repeated(one, part) for one in part.details):
-            self.report("reasoning_details: thinking has a text and a signature, and nothing else")
+            self.report("reasoning_details dropped: a thinking block holds only text and a signature")
         signature = part.signature if self._for_client or not is_signed(part.signature) else None
         if redacted and not part.text and not signature:
             return redacted
@@ -146,7 +146,7 @@ class BlockRenderer:
     def _tool_use(self, call: ToolCall) -> Json:
         input = parse_input(call.arguments)
         if input is None:
-            self.report(f"the arguments of a call of {call.name}: they are no JSON object")
+            self.report(f"arguments of a {call.name} call replaced with {{}}: they are not a JSON object")
         wire_id = self._wire_id(call.id, call.wire_id)
         return {"type": "tool_use", "id": wire_id, "name": call.name, "input": input or {}}
 
@@ -173,7 +173,7 @@ class BlockRenderer:
         if extras.block is not None and parse_block(extras.block) == media:
             return extras.block
         if media.detail not in (None, "auto"):
-            self.report("how closely an image is to be looked at")
+            self.report("image detail dropped: Messages does not support it")
         data, media_type = media.data, media.media_type
         if data is None and (found := _DATA_URL.fullmatch(media.url or "")) is not None:
             media_type, data = found[1], found[2]
@@ -185,7 +185,7 @@ class BlockRenderer:
                 out = {"type": "document", "source": _document_source(data, media_type, media.url)}
                 fields |= {} if media.name is None else {"title": media.name}
             case _:
-                raise CannotExpress(f"Messages has no block for {media.kind}", field=self.place)
+                raise CannotExpress(f"Messages has no block type for {media.kind}", field=self.place)
         return out | fields
 
 

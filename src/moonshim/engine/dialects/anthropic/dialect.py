@@ -40,6 +40,7 @@ ANTHROPIC: Final = Dialect(
     patch_writer=MessagesPatchWriter,
     encode_response=encode_response,
     render_problem=render_problem,
+    counts_input_first=True,
     has_event_names=True,
     done=None,
     terminal_markers=(b"event: message_stop",),

@@ -12,14 +12,18 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
+from msgspec.structs import replace
+
 from moonshim.engine.dialects.anthropic.blocks import LEGAL_ID, REDACTED, parse_input
 from moonshim.engine.dialects.anthropic.errors import render_failed
 from moonshim.engine.dialects.anthropic.parts import Json
+from moonshim.engine.dialects.anthropic.searches import write_citation, write_results, write_search
 from moonshim.engine.dialects.anthropic.stop_reasons import FINISH_REASONS, STOP_REASONS
 from moonshim.engine.dialects.anthropic.usage import write_usage
 from moonshim.engine.dialects.protocol import TEXT, ResponseContext, Template
 from moonshim.engine.ids.spelling import UniqueIds, add_client_suffix, anthropic_id
 from moonshim.engine.signing import SignedPayload, is_signed
+from moonshim.engine.values.conversation import Usage
 from moonshim.engine.values.events import (
     BlockClosed,
     BlockDelta,
@@ -32,6 +36,7 @@ from moonshim.engine.values.events import (
     Repaired,
     Started,
 )
+from moonshim.engine.values.searches import ClientEvent, SearchEnded, SearchStarted, TextCited
 from moonshim.engine.values.tool_calls import walk_calls
 
 __all__ = ["MessagesEncoder", "encode_response"]
@@ -78,8 +83,9 @@ class MessagesEncoder:
         self._foreign: dict[int, int] = {}
         self._foreign_open: int | None = None
         self._suspended: BlockOpened | None = None
+        self._searches = 0
 
-    def feed(self, event: Event) -> list[Json]:
+    def feed(self, event: ClientEvent) -> list[Json]:
         """The payloads that tell this event."""
         if self._over:
             return []
@@ -101,6 +107,13 @@ class MessagesEncoder:
                 return self._pass(payload)
             case Repaired():
                 return []
+            case SearchStarted():
+                return [*self._interrupt(), *self._whole_block(*write_search(event))]
+            case SearchEnded(error=error):
+                self._searches += error is None
+                return [*self._interrupt(), *self._whole_block(write_results(event, self._reply.signer))]
+            case TextCited():
+                return self._cite(event)
             case _:
                 assert_never(event)
 
@@ -128,9 +141,15 @@ class MessagesEncoder:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": write_usage(started.usage),
+            "usage": write_usage(self._with_input(started.usage)),
         }
         return [{"type": "message_start", "message": message}]
+
+    def _with_input(self, usage: Usage | None) -> Usage | None:
+        """Clients show from the start how full the context is: an estimate, where the host has not said it."""
+        if self._reply.input_estimate is None or (usage is not None and usage.input_tokens is not None):
+            return usage
+        return replace(usage or Usage(), input_tokens=self._reply.input_estimate)
 
     def _finish(self, finished: Finished) -> list[Json]:
         out = self._start(Started()) + self._shut()
@@ -143,7 +162,10 @@ class MessagesEncoder:
         reason = stop_reason(finished)
         stopped = finished.stop_sequence if reason == "stop_sequence" else None
         delta = {"stop_reason": reason, "stop_sequence": stopped}
-        ending = {"type": "message_delta", "delta": delta, "usage": write_usage(finished.usage)}
+        usage = write_usage(self._with_input(finished.usage))
+        if self._searches:
+            usage["server_tool_use"] = {"web_search_requests": self._searches}
+        ending = {"type": "message_delta", "delta": delta, "usage": usage}
         return [*out, ending, {"type": "message_stop"}]
 
     # -- blocks, one at a time -------------------------------------------------------
@@ -261,6 +283,26 @@ class MessagesEncoder:
         own = None if is_signed(signed.signature) else signed.signature
         return self._reply.signer.sign(SignedPayload(signature=own, details=signed.details, field=signed.field))
 
+    # -- searches --------------------------------------------------------------------
+
+    def _interrupt(self) -> list[Json]:
+        """What is open ends: a block of its own follows."""
+        return self._start(Started()) + self._shut() + self._end_foreign()
+
+    def _whole_block(self, block: Json, *deltas: Json) -> list[Json]:
+        number, self._count = self._count, self._count + 1
+        return [
+            {"type": "content_block_start", "index": number, "content_block": block},
+            *({"type": "content_block_delta", "index": number, "delta": delta} for delta in deltas),
+            {"type": "content_block_stop", "index": number},
+        ]
+
+    def _cite(self, cited: TextCited) -> list[Json]:
+        block = self._open
+        if block is None or block.opened.index != cited.index or block.number is None:
+            return []
+        return [_delta(block, {"type": "citations_delta", "citation": write_citation(cited, self._reply.signer)})]
+
     # -- what only Messages hosts say ------------------------------------------------
 
     def _pass(self, payload: Json) -> list[Json]:
@@ -342,7 +384,7 @@ def _message_id(given: str) -> str:
 # --- whole messages ---------------------------------------------------------------------------------------------
 
 
-def encode_response(events: Sequence[Event], reply: ResponseContext) -> Json:
+def encode_response(events: Sequence[ClientEvent], reply: ResponseContext) -> Json:
     """The whole message that these events tell: what a client would have put together from their stream.
 
     An answer that failed is an error body.

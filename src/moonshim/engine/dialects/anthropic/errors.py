@@ -7,7 +7,7 @@ from typing import Final
 
 from moonshim.engine.dialects.anthropic.parts import Json
 from moonshim.engine.values.events import Failed
-from moonshim.errors import InvalidInput, Problem, ProblemKind
+from moonshim.errors import BUDGET_CODES, InvalidInput, Problem, ProblemKind
 
 __all__ = ["NOT_RETRYABLE", "ThreadUnsupported", "render_failed", "render_problem"]
 
@@ -62,10 +62,12 @@ def render_problem(problem: Problem) -> Json:
     >>> render_problem(overflow)["error"]["message"]
     'prompt is too long: 9001 tokens > 9000 maximum'
     """
-    message = _overflow_message(problem) if problem.kind == "context_overflow" else _message_with_field(problem)
+    message = _overflow_message(problem) if problem.kind == "context_overflow" else problem.located_message
     body: Json = {"type": "error", "error": {"type": _TYPE_OF_PROBLEM[problem.kind], "message": message}}
     if problem.code == ThreadUnsupported.code:
         body["error"]["details"] = {"error_code": problem.code, "unsupported": ["thread"]}
+    elif problem.code in BUDGET_CODES:  # for programs: the type says too little
+        body["error"]["details"] = {"error_code": problem.code}
     return body if problem.request_id is None else body | {"request_id": problem.request_id}
 
 
@@ -73,13 +75,6 @@ def render_failed(failed: Failed) -> Json:
     """The error that ends a failed response."""
     kind = _error_type(failed.code, retryable=failed.retryable)
     return {"type": "error", "error": {"type": kind, "message": failed.message}}
-
-
-def _message_with_field(problem: Problem) -> str:
-    """The message including the field, for which Messages has no place of its own."""
-    if problem.param is None or problem.message.startswith(problem.param):
-        return problem.message
-    return f"{problem.param}: {problem.message}"
 
 
 def _overflow_message(problem: Problem) -> str:

@@ -74,6 +74,8 @@ class MessagesMediaExtras(Struct, frozen=True, omit_defaults=True):
     """The block as received, if only Messages knows it."""
     fields: Json = {}
     """Its other fields, if the block has a canonical form."""
+    opened: tuple[str | None, ...] = ()
+    """What the model was given of each result of a web search, where it is known."""
 
 
 class MessagesToolExtras(Struct, frozen=True, omit_defaults=True):

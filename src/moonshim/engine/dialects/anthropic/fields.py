@@ -13,10 +13,25 @@ from msgspec import Struct
 
 from moonshim.engine.dialects.anthropic.parts import Json
 from moonshim.engine.values.conversation import Request, ResponseFormat, Thinking, ToolChoice
-from moonshim.engine.wire.json_fields import read_field
+from moonshim.engine.wire.json_fields import (
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    OBJECTS,
+    STRING,
+    STRING_OR_OBJECT,
+    STRINGS,
+    JsonType,
+    object_with,
+    read_field,
+    read_integer,
+    read_required,
+    wrong_type,
+)
 from moonshim.errors import InvalidInput
 
-__all__ = ["DEFAULT_MAX_TOKENS", "FIELDS", "MessagesField", "read_fields", "write_fields"]
+__all__ = ["DEFAULT_MAX_TOKENS", "FIELDS", "OTHER_TYPES", "MessagesField", "read_fields", "write_fields"]
 
 DEFAULT_MAX_TOKENS: Final = 32_000
 """Messages requires a limit, other dialects do not. This is what Claude Code sends."""
@@ -53,32 +68,22 @@ def write_fields(request: Request, received: Json, note: ReportUnsupported) -> J
 # --- plain values -----------------------------------------------------------------------------------------------
 
 
-def _integer(body: Json, key: str) -> int | None:
-    value: int | None = read_field(body, key, (int,), "a whole number")
-    return value
-
-
 def _inner(body: Json, key: str) -> Json:
-    value: Json | None = read_field(body, key, (dict,), "an object")
+    value: Json | None = read_field(body, key, OBJECT)
     return {} if value is None else value
 
 
-def _plain(key: str, kinds: tuple[type, ...], what: str, current: Callable[[Request], Any]) -> MessagesField:
+def _plain(key: str, type: JsonType, current: Callable[[Request], Any]) -> MessagesField:
     return MessagesField(
         (key,),
-        lambda body: read_field(body, key, kinds, what),
+        lambda body: read_field(body, key, type),
         current,
         lambda value, received, note: {} if value is None else {key: value},
     )
 
 
 def _read_stop(body: Json) -> tuple[str, ...]:
-    listed = body.get("stop_sequences")
-    if listed is None:
-        return ()
-    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-        raise InvalidInput("stop_sequences must be a list of strings", field="stop_sequences")
-    return tuple(listed)
+    return tuple(read_field(body, "stop_sequences", STRINGS) or ())
 
 
 def _write_stop(stop: tuple[str, ...], received: Json, note: ReportUnsupported) -> Json:
@@ -95,13 +100,12 @@ def _read_choice(body: Json) -> tuple[ToolChoice | None, bool | None]:
     choice = _inner(body, "tool_choice")
     if not choice:
         return None, None
-    word, name, alone = choice.get("type"), choice.get("name"), choice.get("disable_parallel_tool_use")
+    where = "tool_choice."
+    word, alone = choice.get("type"), read_field(choice, "disable_parallel_tool_use", BOOLEAN, where)
     if not isinstance(word, str) or word not in _MODES:
-        raise InvalidInput("the type of tool_choice must be auto, any, tool or none", field="tool_choice.type")
-    if word == "tool" and not isinstance(name, str):
-        raise InvalidInput("a tool_choice of type tool needs a name", field="tool_choice.name")
-    parallel = None if not isinstance(alone, bool) else not alone
-    return ToolChoice(_MODES[word], name if word == "tool" else None), parallel
+        raise InvalidInput("tool_choice.type must be auto, any, tool or none", field="tool_choice.type")
+    name = read_required(choice, "name", STRING, where) if word == "tool" else None
+    return ToolChoice(_MODES[word], name), None if alone is None else not alone
 
 
 def _write_choice(value: tuple[ToolChoice | None, bool | None], received: Json, note: ReportUnsupported) -> Json:
@@ -110,7 +114,7 @@ def _write_choice(value: tuple[ToolChoice | None, bool | None], received: Json, 
         return {}
     choice = choice or ToolChoice("auto")
     if choice.allowed is not None:
-        note("that only some of the tools may be called: Messages has no word for it", "tool_choice")
+        note("allowed_tools dropped: Messages cannot restrict which tools may be called", "tool_choice")
     out: Json = {"type": _CHOICES[choice.mode]}
     if choice.mode == "tool":
         out["name"] = choice.name or ""
@@ -122,11 +126,9 @@ def _write_choice(value: tuple[ToolChoice | None, bool | None], received: Json, 
 def _read_thinking(body: Json) -> Thinking:
     """The effort is set in another field."""
     thinking = _inner(body, "thinking")
-    kind, budget, keep = thinking.get("type"), thinking.get("budget_tokens"), thinking.get("keep")
-    if thinking and not isinstance(kind, str):
-        raise InvalidInput("thinking needs a type", field="thinking.type")
-    if budget is not None and (not isinstance(budget, int) or isinstance(budget, bool)):
-        raise InvalidInput("budget_tokens must be a whole number", field="thinking.budget_tokens")
+    where = "thinking."
+    kind = read_required(thinking, "type", STRING, where) if thinking else None
+    budget, keep = read_integer(thinking, "budget_tokens", where), thinking.get("keep")
     enabled = None if kind is None else kind != "disabled"
     return Thinking(enabled, None, budget, keep if isinstance(keep, str) else None)
 
@@ -138,7 +140,7 @@ def _current_thinking(request: Request) -> Thinking:
 
 def _write_thinking(value: Thinking, received: Json, note: ReportUnsupported) -> Json:
     if value.keep is not None:
-        note("that the reasoning of former turns is to be kept", "thinking")
+        note("thinking.keep dropped: Messages does not support it", "thinking")
     if value.enabled is None:
         return {}
     rest = _other_keys(received.get("thinking"), "type", "budget_tokens", "keep", "display")
@@ -150,25 +152,21 @@ def _write_thinking(value: Thinking, received: Json, note: ReportUnsupported) ->
 
 def _read_output(body: Json) -> tuple[str | None, ResponseFormat | None]:
     config = _inner(body, "output_config")
-    effort, where, form = config.get("effort"), "output_config.format", config.get("format")
-    if effort is not None and not isinstance(effort, str):
-        raise InvalidInput("effort must be a string", field="output_config.effort")
+    effort = read_field(config, "effort", STRING, "output_config.")
+    where, form = "output_config.format", config.get("format")
     if form is None:
         form, where = body.get("output_format"), "output_format"
     return effort, _read_format(form, where)
 
 
 def _read_format(form: Any, where: str) -> ResponseFormat | None:
-    match form:
-        case None:
-            return None
-        case {"type": "json_schema", "schema": dict(schema)}:
-            return ResponseFormat("json_schema", schema=schema)
-        case {"type": "json_schema"}:
-            raise InvalidInput("a json_schema needs a schema", field=f"{where}.schema")
-        case {"type": str()}:
-            return None  # Only this dialect knows it: it stays as received.
-    raise InvalidInput("a format must be an object with a type", field=where)
+    if form is None:
+        return None
+    if not isinstance(form, dict):
+        raise wrong_type(where, "an object", form)
+    if read_required(form, "type", STRING, f"{where}.") != "json_schema":
+        return None  # Only this dialect knows it: it stays as received.
+    return ResponseFormat("json_schema", schema=read_required(form, "schema", OBJECT, f"{where}."))
 
 
 _EFFORTS: Final = {"minimal": "low"}
@@ -179,7 +177,10 @@ def _write_output(value: tuple[str | None, ResponseFormat | None], received: Jso
     config, out = _other_keys(received.get("output_config"), "effort", "format"), Json()
     if effort is not None:
         if effort in _EFFORTS:
-            note(f"effort {effort}: the least that Messages knows is {_EFFORTS[effort]}", "output_config.effort")
+            note(
+                f"effort {effort!r} sent as {_EFFORTS[effort]!r}, the lowest that Messages supports",
+                "output_config.effort",
+            )
         config["effort"] = _EFFORTS.get(effort, effort)
     written = _write_format(form, note)
     if written and "output_format" in received:
@@ -195,7 +196,7 @@ def _write_format(form: ResponseFormat | None, note: ReportUnsupported) -> Json 
             return None
         case ResponseFormat(kind="json_schema", schema=dict(schema)):
             return {"type": "json_schema", "schema": schema}
-    note("that the answer must be JSON: Messages only knows that together with a schema", "response_format")
+    note("JSON mode dropped: Messages supports JSON output only with a schema", "response_format")
     return None
 
 
@@ -209,17 +210,14 @@ def _current_output(request: Request) -> tuple[str | None, ResponseFormat | None
 
 def _read_metadata(body: Json) -> tuple[str | None, Json]:
     metadata = _inner(body, "metadata")
-    user = metadata.get("user_id")
-    if user is not None and not isinstance(user, str):
-        raise InvalidInput("user_id must be a string", field="metadata.user_id")
-    return user, _other_keys(metadata, "user_id")
+    return read_field(metadata, "user_id", STRING, "metadata."), _other_keys(metadata, "user_id")
 
 
 def _write_metadata(value: tuple[str | None, Json], received: Json, note: ReportUnsupported) -> Json:
     user, others = value
     received_keys = _other_keys(received.get("metadata"), "user_id")
     if unsupported := sorted(key for key in others if key not in received_keys):
-        note(f"metadata besides the user's id: {', '.join(unsupported)}", "metadata")
+        note(f"metadata dropped, since Messages supports only user_id: {', '.join(unsupported)}", "metadata")
     known = {key: value for key, value in others.items() if key in received_keys}
     metadata = known if user is None else {"user_id": user} | known
     return {"metadata": metadata} if metadata else {}
@@ -232,15 +230,15 @@ def _other_keys(fields: Any, *excluded: str) -> Json:
 FIELDS: Final[dict[str, MessagesField]] = {
     "max_tokens": MessagesField(
         ("max_tokens",),
-        lambda body: _integer(body, "max_tokens"),
+        lambda body: read_integer(body, "max_tokens"),
         lambda request: request.sampling.max_tokens,
         lambda value, received, note: {"max_tokens": DEFAULT_MAX_TOKENS if value is None else value},
     ),
     "stop": MessagesField(("stop_sequences",), _read_stop, lambda request: request.sampling.stop, _write_stop),
-    "temperature": _plain("temperature", (int, float), "a number", lambda request: request.sampling.temperature),
-    "top_p": _plain("top_p", (int, float), "a number", lambda request: request.sampling.top_p),
-    "top_k": _plain("top_k", (int,), "a whole number", lambda request: request.sampling.top_k),
-    "stream": _plain("stream", (bool,), "true or false", lambda request: request.stream),
+    "temperature": _plain("temperature", NUMBER, lambda request: request.sampling.temperature),
+    "top_p": _plain("top_p", NUMBER, lambda request: request.sampling.top_p),
+    "top_k": _plain("top_k", INTEGER, lambda request: request.sampling.top_k),
+    "stream": _plain("stream", BOOLEAN, lambda request: request.stream),
     "choice": MessagesField(
         ("tool_choice",), _read_choice, lambda request: (request.tool_choice, request.parallel_calls), _write_choice
     ),
@@ -250,3 +248,14 @@ FIELDS: Final[dict[str, MessagesField]] = {
         ("metadata",), _read_metadata, lambda request: (request.user, request.metadata), _write_metadata
     ),
 }
+
+OTHER_TYPES: Final[dict[str, JsonType]] = {
+    "cache_control": OBJECT,
+    "container": STRING_OR_OBJECT,
+    "context_management": object_with(edits=OBJECTS),
+    "inference_geo": STRING,
+    "mcp_servers": JsonType((list,), OBJECTS.name, object_with(type=STRING, name=STRING, url=STRING)),
+    "service_tier": STRING,
+    "speed": STRING,
+}
+"""Fields without a canonical value: they are checked and passed on."""

@@ -26,6 +26,7 @@ from moonshim.engine.values.conversation import (
     ToolCall,
     ToolResult,
 )
+from moonshim.engine.wire.json_fields import OBJECT, STRING, check_value, read_required, wrong_type
 from moonshim.errors import InvalidInput
 
 __all__ = [
@@ -66,7 +67,7 @@ def parse_messages(messages: Iterable[Any]) -> list[Message]:
 def parse_message_list(messages: Any) -> tuple[list[Message], list[str]]:
     """Canonical messages, and the path of each."""
     if isinstance(messages, (str, bytes, dict)) or not isinstance(messages, Iterable):
-        raise InvalidInput(f"messages must be a list, not {type(messages).__name__}", field="messages")
+        raise wrong_type("messages", "a list", messages)
     parsed, places, paired = list[Message](), list[str](), False
     for position, message in enumerate(messages):
         place = f"messages[{position}]"
@@ -84,25 +85,28 @@ def parse_system(system: Any) -> list[Message]:
     if isinstance(system, str):
         return [Message("system", (Text(system),), {DIALECT: MessagesMessageExtras(top=system)})]
     if not isinstance(system, list):
-        raise InvalidInput("system must be a string or a list of text blocks", field="system")
+        raise wrong_type("system", "a string or a list of text blocks", system)
     parts: list[Part] = []
     for index, block in enumerate(system):
         part = parse_block(block, "system", index)
         if not isinstance(part, Text):
-            raise InvalidInput("a system prompt is made of text blocks", field=f"system[{index}]")
+            raise InvalidInput("system may contain only text blocks", field=f"system[{index}]")
         parts.append(part)
     return [Message("system", tuple(parts), {DIALECT: MessagesMessageExtras(top=system)})]
 
 
 def _parse_message(message: Any, place: str) -> list[Message]:
-    name = message.get("role") if isinstance(message, dict) else None
-    role = _ROLE_OF.get(name) if isinstance(name, str) else None
+    check_value(message, OBJECT, place)
+    name: str = read_required(message, "role", STRING, f"{place}.")
+    role = _ROLE_OF.get(name)
     if role is None:
-        raise InvalidInput("a message must be an object whose role is user, assistant or system", field=place)
+        raise InvalidInput(f"{place}.role must be user, assistant or system", field=f"{place}.role")
     parts = _parse_content(message.get("content"), place)
     for index, part in enumerate(parts):
         if not isinstance(part, _HELD[role]):
-            raise InvalidInput(f"a message of role {name} cannot hold this block", field=f"{place}.content[{index}]")
+            raise InvalidInput(
+                f"a message with the role {name} cannot contain this type of block", field=f"{place}.content[{index}]"
+            )
     results = tuple(part for part in parts if isinstance(part, ToolResult))
     if not results:
         return [Message(role, tuple(parts), {DIALECT: MessagesMessageExtras(message)})]
@@ -121,7 +125,9 @@ def _parse_content(content: Any, place: str) -> list[Part]:
     if isinstance(content, list):
         where = f"{place}.content"
         return [parse_block(block, where, index) for index, block in enumerate(content)]
-    raise InvalidInput("content must be a string or a list of blocks", field=f"{place}.content")
+    if content is None:
+        raise InvalidInput(f"{place}.content is required", field=f"{place}.content")
+    raise wrong_type(f"{place}.content", "a string or a list of blocks", content)
 
 
 def _with_canonical_ids(messages: list[Message]) -> list[Message]:
@@ -288,7 +294,7 @@ def _render_message(
 def _render_foreign(message: Message, renderer: BlockRenderer, system_as_user: bool) -> _RenderedMessage:
     parts = message.parts
     if message.role == "system" and system_as_user:
-        renderer.report("a system prompt behind the first message: it is said as text of the user")
+        renderer.report("system message sent as user text: Messages supports system prompts only at the top")
         text = "\n".join(part.text for part in parts if isinstance(part, Text))
         return _RenderedMessage("user", [{"type": "text", "text": f"<system>\n{text}\n</system>"}] if text else [])
     if message.role == "assistant":

@@ -21,6 +21,17 @@ from typing import Any, Final, Literal, NoReturn
 from moonshim.engine.dialects.anthropic.extras import DIALECT, Json, MessagesMediaExtras
 from moonshim.engine.values.conversation import Media, Part, Reasoning, Text, ToolCall, ToolResult
 from moonshim.engine.wire.json_codec import encode
+from moonshim.engine.wire.json_fields import (
+    BOOLEAN,
+    LENIENT_ARGUMENTS,
+    OBJECT,
+    STRING,
+    JsonType,
+    object_with,
+    read_field,
+    read_required,
+    wrong_type,
+)
 from moonshim.errors import InvalidInput
 
 __all__ = ["Json", "encode_json", "parse_block"]
@@ -57,18 +68,28 @@ def parse_block(block: Any, where: str = "content", index: int = 0) -> Part:
     Text(text='hi')
     """
     place = _Place(where, index)
-    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(block, dict):
+        raise wrong_type(str(place), "an object", block)
+    kind = block.get("type")
     if not isinstance(kind, str):
-        place.refuse("a content block must be an object with a type")
+        kind = read_required(block, "type", STRING, f"{place}.")
+    if block.get("cache_control") is not None:
+        read_field(block, "cache_control", OBJECT, f"{place}.")
     parse = _PARSERS.get(kind)
     return _describe(block, place) if parse is None else parse(block, place)
 
 
 def _string(block: Json, key: str, place: _Place, default: str | None = None) -> str:
     value = block.get(key, default)
-    if not isinstance(value, str):
-        place.refuse(f"a block of type {block['type']} needs a {key}, which is a string", key)
-    return value
+    if isinstance(value, str):
+        return value
+    required: str = read_required(block, key, STRING, f"{place}.")
+    return required
+
+
+def _optional(block: Json, key: str, type: JsonType, place: _Place) -> Any:
+    """The value of a field, or None; its path is formatted only for an error."""
+    return None if block.get(key) is None else read_field(block, key, type, f"{place}.")
 
 
 def _text(block: Json, place: _Place) -> Text:
@@ -76,9 +97,7 @@ def _text(block: Json, place: _Place) -> Text:
 
 
 def _thinking(block: Json, place: _Place) -> Reasoning:
-    signature = block.get("signature")
-    if signature is not None and not isinstance(signature, str):
-        place.refuse("a signature must be a string", "signature")
+    signature = _optional(block, "signature", STRING, place)
     return Reasoning(_string(block, "thinking", place, ""), signature or None)
 
 
@@ -87,19 +106,18 @@ def _redacted(block: Json, place: _Place) -> Reasoning:
 
 
 def _tool_use(block: Json, place: _Place) -> ToolCall:
-    wire_id = block.get("id")
-    wire_id = wire_id if isinstance(wire_id, str) else None
-    value = block.get("input")
+    wire_id = _optional(block, "id", STRING, place)
+    value = _optional(block, "input", LENIENT_ARGUMENTS, place)
     try:
         arguments = value if isinstance(value, str) else "" if value is None else encode_json(value)
     except ValueError:
-        place.refuse("the input cannot be read", "input")
+        place.refuse("input cannot be encoded as JSON", "input")
     return ToolCall(wire_id or "", _string(block, "name", place), arguments, wire_id)
 
 
 def _tool_result(block: Json, place: _Place) -> ToolResult:
-    wire_id, content, is_error = block.get("tool_use_id"), block.get("content"), block.get("is_error")
-    wire_id = wire_id if isinstance(wire_id, str) else None
+    wire_id, is_error = _optional(block, "tool_use_id", STRING, place), _optional(block, "is_error", BOOLEAN, place)
+    content = block.get("content")
     parts: list[Text | Media] = []
     if isinstance(content, str):
         parts.append(Text(content))
@@ -110,9 +128,9 @@ def _tool_result(block: Json, place: _Place) -> ToolResult:
             if isinstance(part, (Text, Media)):
                 parts.append(part)
             else:
-                raise InvalidInput("a tool result cannot hold this block", field=f"{where}[{index}]")
+                raise InvalidInput("a tool_result cannot contain this type of block", field=f"{where}[{index}]")
     elif content is not None:
-        place.refuse("the content of a tool result must be a string or a list", "content")
+        raise wrong_type(f"{place}.content", "a string or a list of blocks", content)
     return ToolResult(wire_id or "", None, tuple(parts), is_error is True, wire_id)
 
 
@@ -121,14 +139,19 @@ def _image(block: Json, place: _Place) -> Media:
 
 
 def _document(block: Json, place: _Place) -> Media:
-    match block.get("source"):
-        case {"type": "text", "data": str(text)}:
-            return _file(block, text, _TEXT)
-        case {"type": "content", "content": str() | list() as content}:
+    match _source(block, place):
+        case {"type": "text"} as source:
+            return _file(block, read_required(source, "data", STRING, f"{place}.source."), _TEXT)
+        case {"type": "content"} as source:
+            content = read_required(source, "content", _CONTENT, f"{place}.source.")
             return _file(block, _nested_text(content), _TEXT)
-        case {"type": "text" | "content"}:
-            place.refuse("a document of text needs its text", "source")
     return _media("file", block, place)
+
+
+def _source(block: Json, place: _Place) -> Json:
+    source: Json = read_required(block, "source", _SOURCE, f"{place}.")
+    _optional(block, "title", STRING, place)
+    return source
 
 
 def _file(block: Json, text: str, media_type: str) -> Media:
@@ -140,23 +163,16 @@ def _file(block: Json, text: str, media_type: str) -> Media:
 
 
 def _media(kind: Literal["image", "file"], block: Json, place: _Place) -> Media:
-    source = block.get("source")
-    if not isinstance(source, dict):
-        place.refuse(f"a block of type {block['type']} needs a source", "source")
-    name = _title(block)
+    source, name = _source(block, place), _title(block)
     held = ("type", "source") if name is None else ("type", "source", "title")
     fields = {key: value for key, value in block.items() if key not in held}
     extras: Json = {DIALECT: MessagesMediaExtras(fields=fields)} if fields else {}
     match source:
-        case {"type": "base64", "data": str(data)}:
-            media_type = source.get("media_type")
-            if media_type is not None and not isinstance(media_type, str):
-                place.refuse("a media type must be a string", "source.media_type")
-            return Media(kind, data=data, media_type=media_type, extras=extras, name=name)
-        case {"type": "url", "url": str(url)}:
-            return Media(kind, url=url, extras=extras, name=name)
-        case {"type": "base64" | "url"}:
-            place.refuse("a source needs its data or its url", "source")
+        case {"type": "base64"}:
+            data = read_required(source, "data", STRING, f"{place}.source.")
+            return Media(kind, data=data, media_type=source.get("media_type"), extras=extras, name=name)
+        case {"type": "url"}:
+            return Media(kind, url=read_required(source, "url", STRING, f"{place}.source."), extras=extras, name=name)
     # By file_id: only its host knows the content and its kind.
     return Media("file", extras={DIALECT: MessagesMediaExtras(block)}, name=name)
 
@@ -176,7 +192,7 @@ def _describe(block: Json, place: _Place) -> Media:
             _file(block, encode_json(block), "application/json") if tell is None else _file(block, tell(block), _TEXT)
         )
     except ValueError:
-        place.refuse("the block cannot be read")
+        place.refuse("the block cannot be encoded as JSON")
 
 
 def _tool_reference(block: Json) -> str:
@@ -212,6 +228,8 @@ def _nested_text(content: Any) -> str:
 
 
 _TEXT: Final = "text/plain"
+_SOURCE: Final = object_with(type=STRING, media_type=STRING)
+_CONTENT: Final = JsonType((str, list), "a string or a list of blocks")
 _WORDS: Final[dict[str, Callable[[Json], str]]] = {
     "tool_reference": _tool_reference,
     "search_result": _search_result,

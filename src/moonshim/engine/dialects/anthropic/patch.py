@@ -43,8 +43,8 @@ class MessagesPatchWriter(Generic[Origin]):
         self._matcher: _FrameMatcher[Origin] = _FrameMatcher()
 
     @property
-    def passes(self) -> bool:
-        """Whether an event that needs nothing leaves as it came."""
+    def passes_text(self) -> bool:
+        """Whether a text event that needs no repair leaves unchanged."""
         return not self._matcher.is_shifted
 
     @property
@@ -125,9 +125,9 @@ class _FrameMatcher(Generic[Origin]):
             self._shifted = True
         if self._shifted:
             return self._rewrite(payloads, frame)
-        if self._early and frame.passes and "index" in _payload(frame):
+        if self._early and frame.is_unknown and "index" in _payload(frame):
             payloads, self._early = [*self._early, *payloads], []
-        if frame.passes and not over:
+        if frame.is_unknown and not over:
             if payloads in ([], [_payload(frame)]) and self._is_in_unsent_block(frame):
                 return self._wait(frame)
             if not payloads and frame.origin is not None and "index" not in _payload(frame):
@@ -164,12 +164,12 @@ class _FrameMatcher(Generic[Origin]):
 
     def _rewrite(self, payloads: list[Body], frame: HostFrame[Origin]) -> list[Released[Origin]]:
         """Blocks are encoded; what belongs to no block still leaves as it came, where it says the same."""
-        waiting = [one.origin for one in self._unmatched if one.passes and "index" not in _payload(one)]
+        waiting = [one.origin for one in self._unmatched if one.is_unknown and "index" not in _payload(one)]
         payloads = [*self._early, *payloads]
         self._early = []
         self._unmatched.clear()
         released = [Released(origin) for origin in waiting]
-        if frame.passes and not payloads and "index" not in _payload(frame):
+        if frame.is_unknown and not payloads and "index" not in _payload(frame):
             return [*released, Released(frame.origin)]
         for payload in payloads:
             alike = "index" not in payload and _is_match(_payload(frame), payload)
@@ -185,8 +185,8 @@ class _FrameMatcher(Generic[Origin]):
         return bool(started) and index in (None, _payload(started[-1]).get("index"))
 
     def _wait(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
-        """Of signs of life only one waits, so that their client goes on hearing them."""
-        earlier = [one for one in self._unmatched if one.passes and "index" not in _payload(one)]
+        """Hold back at most one keep-alive event, so that the client still receives the others."""
+        earlier = [one for one in self._unmatched if one.is_unknown and "index" not in _payload(one)]
         if "index" in _payload(frame) or not earlier:
             self._unmatched.append(frame)
             return []
@@ -198,7 +198,7 @@ class _FrameMatcher(Generic[Origin]):
         """Frames before this one that no payload will be like: what says nothing, or nothing that we know, leaves."""
         released: list[Released[Origin]] = []
         while (passed := self._unmatched.popleft()) is not matched:
-            if _follows(_payload(passed), payload) and (passed.passes or _is_empty(_payload(passed))):
+            if _follows(_payload(passed), payload) and (passed.is_unknown or _is_empty(_payload(passed))):
                 released.append(Released(passed.origin))
         return released
 

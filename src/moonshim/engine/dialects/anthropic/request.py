@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, takewhile
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -18,17 +18,21 @@ from moonshim.engine.dialects.anthropic.extras import (
     extras_of,
     request_extras,
 )
-from moonshim.engine.dialects.anthropic.fields import DEFAULT_MAX_TOKENS, FIELDS, read_fields, write_fields
+from moonshim.engine.dialects.anthropic.fields import DEFAULT_MAX_TOKENS, FIELDS, OTHER_TYPES, read_fields, write_fields
 from moonshim.engine.dialects.anthropic.messages import (
     parse_message_list,
     parse_system,
     render_message_list,
     render_system,
 )
+from moonshim.engine.dialects.anthropic.searches import is_results, with_opened_results
 from moonshim.engine.dialects.anthropic.tools import parse_tools, render_tools
 from moonshim.engine.dialects.protocol import with_overrides
 from moonshim.engine.signing import Signer, UnknownSigningKey, is_signed
-from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Request, Sampling
+from moonshim.engine.values.conversation import Change, Media, Message, Part, Reasoning, Request, Sampling
+from moonshim.engine.values.lifetimes import longest_lifetime
+from moonshim.engine.values.type_names import describe_type
+from moonshim.engine.wire.json_fields import LIST, STRING, check_fields, read_not_empty
 from moonshim.errors import InvalidInput
 
 __all__ = ["drop_unsupported", "parse_request", "render_request"]
@@ -36,10 +40,10 @@ __all__ = ["drop_unsupported", "parse_request", "render_request"]
 _SEPARATE_FIELDS: Final = frozenset({"model", "messages", "system", "tools"})
 _KNOWN: Final = _SEPARATE_FIELDS | {key for field in FIELDS.values() for key in field.keys}
 _UNSUPPORTED: Final = {
-    "presence_penalty": "Messages has no presence_penalty",
-    "frequency_penalty": "Messages has no frequency_penalty",
-    "seed": "Messages has no seed",
-    "n": "Messages gives one answer",
+    "presence_penalty": "Messages does not support presence_penalty",
+    "frequency_penalty": "Messages does not support frequency_penalty",
+    "seed": "Messages does not support seed",
+    "n": "Messages returns a single response",
 }
 _NEUTRAL_VALUES: Final = frozenset({("presence_penalty", 0), ("frequency_penalty", 0), ("n", 1)})
 
@@ -55,19 +59,16 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     True
     """
     if not isinstance(body, dict):
-        raise InvalidInput(f"a request must be an object, not {type(body).__name__}")
-    model = body.get("model")
-    if not isinstance(model, str) or not model:
-        raise InvalidInput("model must be a string", field="model")
-    if not isinstance(body.get("messages"), list) or not body["messages"]:
-        raise InvalidInput("messages must be a list of at least one message", field="messages")
+        raise InvalidInput(f"expected a request body that is an object, got {describe_type(body)}")
+    model, listed = read_not_empty(body, "model", STRING), read_not_empty(body, "messages", LIST)
     if body.get("thread") is not None:
         # It contains only the new messages: a reply to those alone would be wrong.
-        raise ThreadUnsupported("threads are not kept here: send the whole conversation as messages", field="thread")
+        raise ThreadUnsupported("threads are not supported: send the whole conversation in messages", field="thread")
+    check_fields(body, OTHER_TYPES)
     values = read_fields(body)
     (choice, parallel), (effort, form), (user, metadata) = values["choice"], values["output"], values["metadata"]
     system, changes = parse_system(body.get("system")), list[Change]()
-    messages, places = parse_message_list(body["messages"])
+    messages, places = parse_message_list(listed)
     messages = [
         _open_signatures(message, place, signer, changes) for message, place in zip(messages, places, strict=True)
     ]
@@ -77,6 +78,7 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
         tools=body["tools"] if "tools" in body and not body["tools"] else UNSET,
         marks_cache=any(_has_cache_control(body.get(key)) for key in ("system", "tools")),
     )
+    lists = (body.get("system"), body.get("tools"), *(one.get("content") for one in body["messages"]))
     request = Request(
         model=model,
         messages=(*system, *messages),
@@ -95,6 +97,7 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
         stream=values["stream"],
         user=user,
         metadata=metadata,
+        cache_ttl=longest_lifetime(_cache_ttls(body, lists)),
         locations=(*("system" for _ in system), *places),
         extras={DIALECT: extras},
     )
@@ -103,10 +106,16 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
 
 def _open_signatures(message: Message, place: str, signer: Signer, changes: list[Change]) -> Message:
     """Replace our own signatures in the message with their content."""
-    if not any(isinstance(part, Reasoning) and _signed_token(part) for part in message.parts):
+    if not any(
+        _signed_token(part) if isinstance(part, Reasoning) else isinstance(part, Media) and is_results(part)
+        for part in message.parts
+    ):
         return message
     parts: list[Part] = []
     for index, part in enumerate(message.parts):
+        if isinstance(part, Media) and is_results(part):
+            parts.append(with_opened_results(part, signer))
+            continue
         token = _signed_token(part) if isinstance(part, Reasoning) else None
         if not isinstance(part, Reasoning) or token is None:
             parts.append(part)
@@ -114,7 +123,7 @@ def _open_signatures(message: Message, place: str, signer: Signer, changes: list
         try:
             payload = signer.open(token, field=f"{place}.content[{index}].signature")
         except UnknownSigningKey:
-            detail = "a signature made under another key says nothing here: left out"
+            detail = "signature dropped: it was signed with a different key"
             changes.append(Change("seal_unknown", detail, f"{place}.content[{index}].signature"))
             parts.append(Reasoning(part.text))
         else:
@@ -139,7 +148,9 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     if not request.tools and "tool_choice" not in received:
         body.pop("tool_choice", None)  # It is refused without tools.
     if request.sampling.max_tokens is None:
-        changes.append(Change("max_tokens_default", f"Messages needs a limit: {DEFAULT_MAX_TOKENS}", "max_tokens"))
+        changes.append(
+            Change("max_tokens_default", f"set to {DEFAULT_MAX_TOKENS}: Messages requires a limit", "max_tokens")
+        )
     system = render_system(leading)
     if system is not None or extras.system is not UNSET:
         body["system"] = extras.system if system is None else system
@@ -168,20 +179,31 @@ def _report_unsupported(request: Request) -> Sequence[Change]:
         if value is not None and (name, value) not in _NEUTRAL_VALUES
     ]
     if request.cache_key is not None:
-        changes.append(Change("cannot_say", "Messages has no key for the prompt cache", "prompt_cache_key"))
+        changes.append(Change("cannot_say", "Messages does not support prompt_cache_key", "prompt_cache_key"))
     return changes
 
 
 def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
     """The request for a host of another dialect, and what was removed."""
     changes = [
-        Change("cannot_say", f"{key} is a field of Messages alone", key)
+        Change("cannot_say", f"{key} dropped: only Messages hosts support it", key)
         for key, value in body_fields(request).items()
         if key not in _KNOWN and value is not None
     ]
     if request_extras(request).marks_cache or any(map(_message_has_cache_control, request.messages)):
-        changes.append(Change("cannot_say", "cache_control is left out: other hosts cache what they know again", None))
+        changes.append(
+            Change("cannot_say", "cache_control dropped: hosts of other dialects cache prompts automatically", None)
+        )
     return request, changes
+
+
+def _cache_ttls(body: Json, lists: Iterable[Any]) -> Iterator[Any]:
+    """The lifetimes that the request asks for: at its top, and in blocks and tools."""
+    marked = chain((body,), *(one for one in lists if isinstance(one, list)))
+    for one in marked:
+        control = one.get("cache_control") if isinstance(one, dict) else None
+        if isinstance(control, dict):
+            yield control.get("ttl")
 
 
 def _message_has_cache_control(message: Message) -> bool:

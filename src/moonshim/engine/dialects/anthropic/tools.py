@@ -15,19 +15,41 @@ import re
 from typing import Any, Final
 
 from moonshim.engine.dialects.anthropic.extras import DIALECT, Json, MessagesToolExtras, definition_of
-from moonshim.engine.values.conversation import Change, Tool
-from moonshim.errors import InvalidInput
+from moonshim.engine.values.conversation import Change, SearchSettings, Tool
+from moonshim.engine.wire.json_fields import (
+    BOOLEAN,
+    INTEGER,
+    LIST,
+    OBJECT,
+    STRING,
+    STRINGS,
+    check_value,
+    object_with,
+    read_field,
+    read_not_empty,
+    read_required,
+)
 
 __all__ = ["parse_tools", "render_tools"]
 
 _FREE_TEXT: Final[Json] = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 _DATED: Final = re.compile(r"_\d{8}\Z")
 _RUN_BY_CLIENT: Final = re.compile(r"(bash|text_editor|computer|memory)_\d{8}")
+_SEARCH: Final = re.compile(r"web_search_\d{8}")
+_SEARCH_FIELDS: Final = {"max_uses": INTEGER, "allowed_domains": STRINGS, "blocked_domains": STRINGS}
 _SERVER_TYPES: Final = {
     "web_search": "web_search_20250305",
     "web_fetch": "web_fetch_20250910",
     "code_execution": "code_execution_20250825",
 }
+_DEFINITION: Final = object_with(
+    type=STRING,
+    name=STRING,
+    description=STRING,
+    strict=BOOLEAN,
+    defer_loading=BOOLEAN,
+    cache_control=OBJECT,
+)
 _TOOL_FIELDS: Final = frozenset({"name", "description", "input_schema", "strict", "defer_loading"})
 
 
@@ -58,8 +80,7 @@ def parse_tools(tools: Any) -> tuple[Tool, ...] | None:
     """The tools of a body; None if it has no `tools`."""
     if tools is None:
         return None
-    if not isinstance(tools, list):
-        raise InvalidInput(f"tools must be a list, not {type(tools).__name__}", field="tools")
+    check_value(tools, LIST, "tools")
     return tuple(_parse_tool(tool, f"tools[{place}]") for place, tool in enumerate(tools))
 
 
@@ -69,7 +90,7 @@ def render_tools(tools: tuple[Tool, ...], changes: list[Change]) -> list[Json]:
     for place, tool in enumerate(tools):
         rendered = _render_tool(tool)
         if rendered is None:
-            detail = f"Messages has no tool that is run by the host under the name {tool.name}"
+            detail = f"tool {tool.name!r} dropped: Messages has no hosted tool of this name"
             changes.append(Change("cannot_say", detail, f"tools[{place}]"))
         else:
             out.append(rendered)
@@ -77,43 +98,41 @@ def render_tools(tools: tuple[Tool, ...], changes: list[Change]) -> list[Json]:
 
 
 def _parse_tool(definition: Any, where: str) -> Tool:
-    if not isinstance(definition, dict):
-        raise InvalidInput(f"a tool must be an object, not {type(definition).__name__}", field=where)
+    check_value(definition, _DEFINITION, where)
     kind, name, description = definition.get("type") or "custom", definition.get("name"), definition.get("description")
-    if not isinstance(kind, str):
-        raise InvalidInput("the type of a tool must be a string", field=f"{where}.type")
-    extras, description = (
-        {DIALECT: MessagesToolExtras(definition)},
-        description if isinstance(description, str) else None,
-    )
-    deferred = definition.get("defer_loading") is True
+    extras, deferred = {DIALECT: MessagesToolExtras(definition)}, definition.get("defer_loading") is True
     if kind == "function" and isinstance(definition.get("function"), dict):
         # Chat's form, which Kimi's Messages endpoint ignores; the model would then write calls as text.
         return _parse_function(definition["function"], "parameters", f"{where}.function", {})
     if kind == "custom":
         return _parse_function(definition, "input_schema", where, extras)
-    if not isinstance(name, str) or not name:
-        name = _DATED.sub("", kind)
+    name = name or _DATED.sub("", kind)
     if _RUN_BY_CLIENT.fullmatch(kind):
         return Tool(name, description, _CLIENT_SCHEMAS.get(_DATED.sub("", kind)), extras, deferred=deferred)
-    return Tool(name, description, None, extras, kind="server", deferred=deferred)
+    search = _parse_search(definition, where) if _SEARCH.fullmatch(kind) else None
+    return Tool(name, description, None, extras, kind="server", deferred=deferred, search=search)
+
+
+def _parse_search(definition: Json, where: str) -> SearchSettings:
+    limits = {name: read_field(definition, name, type, f"{where}.") for name, type in _SEARCH_FIELDS.items()}
+    uses = limits["max_uses"]
+    return SearchSettings(
+        None if uses is None else int(uses),
+        tuple(limits["allowed_domains"] or ()),
+        tuple(limits["blocked_domains"] or ()),
+    )
 
 
 def _parse_function(body: Json, key: str, where: str, extras: Json) -> Tool:
-    name, description, schema, strict = body.get("name"), body.get("description"), body.get(key), body.get("strict")
-    if not isinstance(name, str) or not name:
-        raise InvalidInput("a tool needs a name", field=f"{where}.name")
-    if description is not None and not isinstance(description, str):
-        raise InvalidInput(f"the description of tool {name!r} must be a string", field=f"{where}.description")
-    if not isinstance(schema, dict) and (schema is not None or key == "input_schema"):
-        raise InvalidInput(f"tool {name!r} needs an {key}, which is an object", field=f"{where}.{key}")
+    within = f"{where}."
+    read_schema = read_required if key == "input_schema" else read_field
     return Tool(
-        name,
-        description,
-        schema,
+        read_not_empty(body, "name", STRING, within),
+        read_field(body, "description", STRING, within),
+        read_schema(body, key, OBJECT, within),
         extras,
         deferred=body.get("defer_loading") is True,
-        strict=strict if isinstance(strict, bool) else None,
+        strict=read_field(body, "strict", BOOLEAN, within),
     )
 
 

@@ -82,12 +82,12 @@ class ChatDecoder:
             usage = self._usage.read(payload)
             if choices is None and isinstance(payload.get("usage"), dict):
                 # OpenAI's clients iterate over the list in every chunk, and fail where there is none.
-                return [*usage, Notice("choices_missing", "a chunk of usage")]
+                return [*usage, Notice("choices_missing", "a usage chunk")]
             return [*usage, UnknownPayload(payload, detail=", ".join(map(str, payload))[:_DETAIL_LENGTH])]
         counts = payload.get("usage") is not None
         for choice in choices:
             if not isinstance(choice, dict) or ("message" in choice and "delta" not in choice):
-                return [UnknownPayload(payload, detail="a choice that is no delta")]
+                return [UnknownPayload(payload, detail="a choice without a delta")]
             counts = counts or choice.get("usage") is not None
         out: list[UpstreamEvent] = []
         if not self._began:
@@ -179,7 +179,7 @@ class ChatDecoder:
             text = delta["refusal"]
         pieces = read_pieces(entries) if entries else []
         if entries and (not isinstance(entries, list) or len(pieces) != len(entries)):
-            out.append(Notice("tool_delta", f"an entry that is no object: {_shortened(entries)}"))
+            out.append(Notice("tool_delta", f"an entry that is not an object: {_shortened(entries)}"))
         if "function_call" in delta and not entries:
             pieces += _read_function_call(delta["function_call"])
         if reader is not None and reader.is_open and (text or pieces or over):
@@ -237,7 +237,7 @@ def _read_function_call(call: Any) -> list[CallPiece]:
     """The one call of a delta in the form that `tool_calls` has replaced."""
     if not isinstance(call, dict):
         return []
-    return [replace(piece, odd="function_call") for piece in read_pieces([{"function": call}])]
+    return [replace(piece, odd="function_call", is_unlisted=True) for piece in read_pieces([{"function": call}])]
 
 
 def _shortened(value: Any) -> str:

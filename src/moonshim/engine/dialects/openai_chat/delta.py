@@ -73,7 +73,7 @@ def write_piece(piece: CallPiece) -> dict[str, Any]:
 
 def _oddity(entry: dict[str, Any]) -> str:
     if not isinstance(entry.get("index"), int):
-        return "no index" if entry.get("index") is None else "an index that is no number"
+        return "no index" if entry.get("index") is None else "an index that is not a number"
     if _text(entry.get("id")) and not entry.get("type"):
         return "no type"
     function = entry.get("function")

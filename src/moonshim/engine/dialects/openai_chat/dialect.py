@@ -40,6 +40,7 @@ OPENAI_CHAT: Final = Dialect(
     patch_writer=ChatPatchWriter,
     encode_response=encode_response,
     render_problem=render_problem,
+    counts_input_first=False,
     has_event_names=False,
     done=b"[DONE]",
     terminal_markers=(b"data: [DONE]",),

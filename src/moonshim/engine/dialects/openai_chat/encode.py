@@ -9,24 +9,24 @@ from typing import Any, Final, TypeAlias, assert_never
 from moonshim.engine.dialects.openai_chat.chunk import error_chunk
 from moonshim.engine.dialects.openai_chat.delta import write_piece
 from moonshim.engine.dialects.openai_chat.reasoning import TEXT_KEYS
+from moonshim.engine.dialects.openai_chat.usage import write_usage
 from moonshim.engine.dialects.protocol import TEXT, ResponseContext, Template
 from moonshim.engine.formats.free_text import InputReader, extract_input
-from moonshim.engine.values.conversation import Usage
 from moonshim.engine.values.events import (
     BlockClosed,
     BlockDelta,
     BlockOpened,
     BlockSigned,
     CallPiece,
-    Event,
     Failed,
     Finished,
     Opaque,
     Repaired,
     Started,
 )
+from moonshim.engine.values.searches import ClientEvent, SearchEnded, SearchStarted, TextCited
 
-__all__ = ["ChatEncoder", "encode_response", "write_usage"]
+__all__ = ["ChatEncoder", "encode_response"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -45,8 +45,11 @@ class ChatEncoder:
         self._thoughts: dict[int, list[str] | None] = {}
         """The text of each open block of reasoning, which an entry of its details may repeat; None: not known."""
         self._custom: dict[int, InputReader] = {}
+        self._offsets: dict[int, int] = {}
+        """Where each text block starts in the content: its citations count from there."""
+        self._length = self._annotated = 0
 
-    def feed(self, event: Event) -> list[Json]:
+    def feed(self, event: ClientEvent) -> list[Json]:
         """The chunks that tell this event."""
         match event:
             case Started():
@@ -57,12 +60,16 @@ class ChatEncoder:
                 self._kinds[index] = _FIELDS[kind]
                 if kind == "reasoning":
                     self._thoughts[index] = []
+                else:
+                    self._offsets[index] = self._length
                 return self._started()
             case BlockDelta(index=index, text=text) if index in self._custom:
                 return self._grow_custom(index, self._custom[index].feed(text))
             case BlockDelta(index=index, text=text):
                 if (pieces := self._thoughts.get(index)) is not None:
                     pieces.append(text)
+                elif index in self._offsets:
+                    self._length += len(text)
                 return [self._grown(index, text)]
             case BlockSigned(index=index):
                 written = _details(event, self._thoughts.get(index))
@@ -74,7 +81,12 @@ class ChatEncoder:
                 return [*self._started(), *self._finish(event)]
             case Failed():
                 return [error_chunk(event)]
-            case Repaired() | Opaque():
+            case TextCited():
+                # Clients put the entries of a stream together by their index.
+                self._annotated += 1
+                numbered = {"index": self._annotated - 1, **_annotation(event, self._offsets[event.index])}
+                return [self._chunk({"annotations": [numbered]})]
+            case Repaired() | Opaque() | SearchStarted() | SearchEnded():
                 return []
             case _:
                 assert_never(event)
@@ -144,12 +156,13 @@ class ChatEncoder:
         return {**self._frame, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
 
-def encode_response(events: Sequence[Event], reply: ResponseContext) -> Json:
+def encode_response(events: Sequence[ClientEvent], reply: ResponseContext) -> Json:
     """The whole response that these events tell; an answer that broke off is an error."""
     started, calls = Started(), list[Json]()
     texts: dict[str, list[list[str]]] = {"content": [], "reasoning_content": []}
     where: dict[int, list[str]] = {}
     details: list[Json] = []
+    annotations: list[Json] = []
     ending: Finished | None = None
     for event in events:
         match event:
@@ -165,6 +178,11 @@ def encode_response(events: Sequence[Event], reply: ResponseContext) -> Json:
                 where[index].append(text)
             case BlockSigned():
                 details += _details(event, where[event.index])
+            case TextCited():
+                before = sum(
+                    len(piece) for text in texts["content"] if text is not where[event.index] for piece in text
+                )
+                annotations.append(_annotation(event, before))
             case Finished():
                 ending = event
             case Failed():
@@ -177,6 +195,8 @@ def encode_response(events: Sequence[Event], reply: ResponseContext) -> Json:
         message["reasoning_content"] = reasoning
     if details:
         message["reasoning_details"] = details
+    if annotations:
+        message["annotations"] = annotations
     if calls:
         message["tool_calls"] = [_whole_call(one["opened"], "".join(where[one["block"]]), reply) for one in calls]
     body: Json = {
@@ -189,6 +209,18 @@ def encode_response(events: Sequence[Event], reply: ResponseContext) -> Json:
     if ending is not None and ending.usage is not None:
         body["usage"] = write_usage(ending.usage)
     return body
+
+
+def _annotation(cited: TextCited, offset: int) -> Json:
+    """A link in the content, which starts `offset` characters before the text of its block."""
+    result = cited.result
+    citation = {
+        "start_index": offset + cited.start,
+        "end_index": offset + cited.end,
+        "url": result.url,
+        "title": result.title,
+    }
+    return {"type": "url_citation", "url_citation": citation}
 
 
 def _whole_call(opened: BlockOpened, arguments: str, reply: ResponseContext) -> Json:
@@ -229,14 +261,3 @@ def _details(signed: BlockSigned, thought: list[str] | None) -> list[Json]:
 
 def _id(id: str) -> str:
     return id if id.startswith("chatcmpl") else f"chatcmpl-{id.removeprefix('msg_').removeprefix('resp_')}"
-
-
-def write_usage(usage: Usage) -> Json:
-    """Usage as Chat tells it."""
-    prompt, answer = usage.input_tokens or 0, usage.output_tokens or 0
-    out: Json = {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
-    if usage.cached_tokens is not None:
-        out["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
-    if usage.reasoning_tokens is not None:
-        out["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    return out

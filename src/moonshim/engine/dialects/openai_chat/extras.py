@@ -28,6 +28,7 @@ __all__ = [
     "ContentSlot",
     "LegacyCall",
     "as_partial",
+    "asks_for_search",
     "body_fields",
     "declared_tools",
     "definition_of",
@@ -67,6 +68,11 @@ DIALECT: Final = "openai_chat"
 Json: TypeAlias = dict[str, Any]
 
 _LEGACY: Final = ("functions", "function_call")
+
+
+def asks_for_search(request: Request) -> bool:
+    """Whether the body has `web_search_options`, Chat's declaration of a web search."""
+    return isinstance(body_fields(request).get("web_search_options"), dict)
 
 
 class ContentSlot(Struct, frozen=True, omit_defaults=True):
@@ -377,8 +383,8 @@ def with_plain_calls(message: Message) -> tuple[Message, list[str]]:
     if all(slot is None or slot.is_plain for slot in slots):
         return message, wrong
     if any(slot is not None and slot.raw is not UNSET for slot in slots):
-        wrong.append("an entry of tool_calls that is no call: left out")
+        wrong.append("entry of tool_calls dropped: it is not a tool call")
     if any(slot is not None and slot.call is not None and not slot.is_plain for slot in slots):
-        wrong.append("a call is written as a function with its arguments as text")
+        wrong.append("tool call rewritten as type function with its arguments as a string")
     left = tuple(slot if slot is None or slot.is_plain else None for slot in slots if slot is None or slot.raw is UNSET)
     return _with_changes(message, calls=left if any(left) else ()), wrong

@@ -12,11 +12,33 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from moonshim.engine.values.conversation import Request, ResponseFormat, Sampling, Thinking, ToolChoice
-from moonshim.engine.wire.json_fields import read_field, read_integer
+from moonshim.engine.values.conversation import (
+    MOST_CHOICES,
+    Request,
+    ResponseFormat,
+    Sampling,
+    Thinking,
+    ToolChoice,
+)
+from moonshim.engine.wire.json_fields import (
+    BOOLEAN,
+    INTEGER,
+    LIST,
+    NUMBER,
+    OBJECT,
+    STRING,
+    STRINGS,
+    JsonType,
+    check_value,
+    object_with,
+    read_cache_ttl,
+    read_field,
+    read_integer,
+    wrong_type,
+)
 from moonshim.errors import InvalidInput
 
-__all__ = ["FIELDS", "ChatField", "Json", "field_values", "present_fields"]
+__all__ = ["FIELDS", "OTHER_TYPES", "ChatField", "Json", "field_values", "present_fields"]
 
 Json: TypeAlias = dict[str, Any]
 T = TypeVar("T")
@@ -36,38 +58,47 @@ class ChatField(Struct, frozen=True):
 
 
 def _number(body: Json, key: str) -> float | None:
-    value: float | None = read_field(body, key, (int, float), "a number")
+    value: float | None = read_field(body, key, NUMBER)
     return value
 
 
 def _boolean(body: Json, key: str) -> bool | None:
-    value: bool | None = read_field(body, key, (bool,), "true or false")
+    value: bool | None = read_field(body, key, BOOLEAN)
     return value
 
 
 def _string(body: Json, key: str) -> str | None:
-    value: str | None = read_field(body, key, (str,), "a string")
+    value: str | None = read_field(body, key, STRING)
     return value
 
 
 def _object(body: Json, key: str) -> Json:
-    value: Json | None = read_field(body, key, (dict,), "an object")
+    value: Json | None = read_field(body, key, OBJECT)
     return value or {}
 
 
 def _read_stop(body: Json) -> tuple[str, ...]:
     stop = body.get("stop")
-    listed = [stop] if isinstance(stop, str) else stop
-    if listed is None:
+    if stop is None:
         return ()
-    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-        raise InvalidInput("stop must be a string or a list of strings", field="stop")
-    return tuple(listed)
+    if isinstance(stop, str):
+        return (stop,)
+    if not isinstance(stop, list):
+        raise wrong_type("stop", "a string or a list of strings", stop)
+    check_value(stop, STRINGS, "stop")
+    return tuple(stop)
 
 
 def _read_max_tokens(body: Json) -> int | None:
     preferred, old = read_integer(body, "max_completion_tokens"), read_integer(body, "max_tokens")
     return preferred if preferred is not None else old
+
+
+def _read_choices(body: Json) -> int | None:
+    count = read_integer(body, "n")
+    if count is not None and count > MOST_CHOICES:
+        raise InvalidInput(f"n must be at most {MOST_CHOICES}", field="n")
+    return count
 
 
 def _read_tool_choice(body: Json) -> ToolChoice | None:
@@ -99,6 +130,7 @@ def _name_of(tool: Any) -> str:
 
 
 _OFF: Final = frozenset({"none", "off", "disabled"})
+_THINKING: Final = object_with(type=STRING, effort=STRING, budget_tokens=INTEGER)
 
 
 def _read_thinking(body: Json) -> Thinking:
@@ -108,15 +140,15 @@ def _read_thinking(body: Json) -> Thinking:
     effort, keep, budget = _string(body, "reasoning_effort"), None, None
     if isinstance(thinking, bool):
         enabled = thinking
-    elif isinstance(thinking, dict):
+    elif thinking is not None:
+        check_value(thinking, _THINKING, "thinking")
         kind = thinking.get("type")
         enabled = None if kind is None else kind != "disabled"
         effort = thinking["effort"] if isinstance(thinking.get("effort"), str) else effort
         keep = thinking["keep"] if isinstance(thinking.get("keep"), str) else None
-        budget = thinking["budget_tokens"] if isinstance(thinking.get("budget_tokens"), int) else None
-    elif thinking is not None:
-        raise InvalidInput('thinking must be an object such as {"type": "enabled"}', field="thinking")
-    if isinstance(template, dict):
+        budget = read_integer(thinking, "budget_tokens", "thinking.")
+    if template is not None:
+        check_value(template, OBJECT, "chat_template_kwargs")
         for key in ("thinking", "enable_thinking"):
             if enabled is None and isinstance(template.get(key), bool):
                 enabled = template[key]
@@ -132,8 +164,8 @@ def _read_thinking(body: Json) -> Thinking:
             enabled = reasoning["enabled"]
         if budget is None and isinstance(reasoning.get("max_tokens"), int):
             budget = reasoning["max_tokens"]
-    if enabled is None and isinstance(body.get("enable_thinking"), bool):
-        enabled = body["enable_thinking"]
+    switch = _boolean(body, "enable_thinking")
+    enabled = switch if enabled is None else enabled
     if effort in _OFF:
         effort, enabled = None, False if enabled is None else enabled
     return Thinking(enabled, effort, budget, keep)
@@ -147,30 +179,28 @@ def _read_response_format(body: Json) -> ResponseFormat | None:
         case "text" | "json_object" as kind:
             return ResponseFormat(kind)
         case "json_schema" if isinstance(inner := format.get("json_schema"), dict):
-            schema = inner.get("schema")
-            if schema is not None and not isinstance(schema, dict):
-                raise InvalidInput("the schema must be an object", field="response_format.json_schema.schema")
-            name, about, strict = inner.get("name"), inner.get("description"), inner.get("strict")
+            where = "response_format.json_schema."
             return ResponseFormat(
                 "json_schema",
-                name if isinstance(name, str) else None,
-                schema,
-                strict if isinstance(strict, bool) else None,
-                about if isinstance(about, str) else None,
+                read_field(inner, "name", STRING, where),
+                read_field(inner, "schema", OBJECT, where),
+                read_field(inner, "strict", BOOLEAN, where),
+                read_field(inner, "description", STRING, where),
             )
     raise InvalidInput(
-        "response_format.type must be text, json_object, or json_schema (with a json_schema beside it)",
+        "response_format.type must be text, json_object, or json_schema with a json_schema object",
         field="response_format.type",
     )
 
 
 def _read_include_usage(body: Json) -> bool | None:
-    return _boolean(_object(body, "stream_options"), "include_usage")
+    wanted: bool | None = read_field(_object(body, "stream_options"), "include_usage", BOOLEAN, "stream_options.")
+    return wanted
 
 
 def _read_user(body: Json) -> str | None:
-    user = _string(body, "safety_identifier")
-    return user if user is not None else _string(body, "user")
+    preferred, old = _string(body, "safety_identifier"), _string(body, "user")
+    return preferred if preferred is not None else old
 
 
 # --- writing --------------------------------------------------------------------------------------------------
@@ -224,7 +254,7 @@ FIELDS: Final[dict[str, ChatField]] = {
     "sampling.presence_penalty": _plain("presence_penalty", _number),
     "sampling.frequency_penalty": _plain("frequency_penalty", _number),
     "sampling.seed": _plain("seed", read_integer),
-    "sampling.n": _plain("n", read_integer),
+    "sampling.n": ChatField(("n",), _read_choices, _write_as("n")),
     "sampling.max_tokens": ChatField(
         ("max_completion_tokens", "max_tokens"), _read_max_tokens, _write_as("max_tokens")
     ),
@@ -249,8 +279,28 @@ FIELDS: Final[dict[str, ChatField]] = {
     "cache_key": ChatField(
         ("prompt_cache_key",), lambda body: _string(body, "prompt_cache_key"), _write_as("prompt_cache_key")
     ),
+    "cache_ttl": ChatField(
+        ("prompt_cache_options", "prompt_cache_retention"),
+        read_cache_ttl,
+        lambda ttl: {} if ttl is None else {"prompt_cache_options": {"ttl": ttl}},
+    ),
 }
 assert Sampling.__struct_fields__ == tuple(name[9:] for name in FIELDS if name.startswith("sampling."))
+
+OTHER_TYPES: Final[dict[str, JsonType]] = {
+    "audio": OBJECT,
+    "functions": LIST,
+    "logit_bias": OBJECT,
+    "logprobs": BOOLEAN,
+    "modalities": STRINGS,
+    "prediction": OBJECT,
+    "service_tier": STRING,
+    "store": BOOLEAN,
+    "top_logprobs": INTEGER,
+    "verbosity": STRING,
+    "web_search_options": OBJECT,
+}
+"""Fields without a canonical value: they are checked and passed on."""
 
 _FIELD_OF: Final = {key: name for name, field in FIELDS.items() for key in field.keys}
 _values: Final = attrgetter(*FIELDS)

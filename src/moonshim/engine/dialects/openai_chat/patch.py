@@ -16,7 +16,7 @@ from moonshim.engine.dialects.openai_chat.continuation import Continuation, with
 from moonshim.engine.dialects.openai_chat.delta import write_piece
 from moonshim.engine.dialects.openai_chat.reasoning import REASONING_FIELDS, reasoning_copies, text_of, write_reasoning
 from moonshim.engine.dialects.openai_chat.segments import Segment, SegmentBuilder
-from moonshim.engine.dialects.openai_chat.usage import with_cached_tokens
+from moonshim.engine.dialects.openai_chat.usage import with_cache_counts
 from moonshim.engine.dialects.protocol import TEXT, PatchContext, Template
 from moonshim.engine.frames import ChoicePart, HostFrame, Released
 from moonshim.engine.grammar.protocol import Notice
@@ -86,7 +86,7 @@ class ChatPatchWriter(Generic[Origin]):
         self._last: dict[str, Any] = {}
         self._usage: dict[str, Any] | None = None
         self._continuation: Continuation | None = None
-        self.passes = self.is_idle = True
+        self.passes_text = self.is_idle = True
 
     # -- streams ---------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class ChatPatchWriter(Generic[Origin]):
             if frame.origin is not None:
                 return [Released(frame.origin)]
             return self._write_added(frame.parts)
-        if frame.passes:
+        if frame.is_unknown:
             return [Released(frame.origin)]
         changed = frame.origin is None
         usage = payload.get("usage")
@@ -114,7 +114,7 @@ class ChatPatchWriter(Generic[Origin]):
                 self._usage = event.usage.raw
                 usage = event.usage.raw if self._repairs else usage
         if self._context.has_client and self._repairs and usage is not None:
-            shown = with_cached_tokens(usage)
+            shown = with_cache_counts(usage)
             changed, usage = changed or shown is not usage, shown
         choices = payload.get("choices")
         if self._context.hides_usage and not choices and usage is not None:
@@ -160,7 +160,7 @@ class ChatPatchWriter(Generic[Origin]):
                 released += [Released(None, left)] if left else []
         self._continuation = Continuation({**self._last, **(self._first or {})}, self._usage)
         self._choices.clear()
-        self._ensures_role = self.passes = self.is_idle = False
+        self._ensures_role = self.passes_text = self.is_idle = False
         return released
 
     def _write_continued(
@@ -191,7 +191,7 @@ class ChatPatchWriter(Generic[Origin]):
                 else:
                     reasoning += event.text
             elif type(event) is CallPiece:
-                if self._repairs or event.odd != "function_call":
+                if self._repairs or not event.is_unlisted:
                     pieces.append(event)
             elif type(event) is FinishReported:
                 raw = event.raw
@@ -331,7 +331,7 @@ class ChatPatchWriter(Generic[Origin]):
         if first:
             left_alone = () if self._repairs else ("function_call", "tool_calls")
             fields = {key: value for key, value in delta.items() if key not in _READ or key in left_alone}
-            # What was not read as text (nothing, or something that is none) stays as the host wrote it.
+            # Keep values that contain no text (null, empty, or not a string) as the host wrote them.
             fields |= {
                 key: delta[key]
                 for key in ("content", *REASONING_FIELDS)
@@ -354,7 +354,7 @@ class ChatPatchWriter(Generic[Origin]):
         """The whole response, the same object where nothing had to change."""
         body = frame.payload
         assert body is not None
-        if frame.passes or frame.failed is not None or not isinstance(body.get("choices"), list):
+        if frame.is_unknown or frame.failed is not None or not isinstance(body.get("choices"), list):
             return body
         usage, changed = None, False
         for event in frame.read:
@@ -362,7 +362,7 @@ class ChatPatchWriter(Generic[Origin]):
             usage = event.usage.raw if type(event) is UsageReported else usage
         changed = changed and self._repairs
         if usage is not None and self._context.has_client and self._repairs:
-            shown = with_cached_tokens(usage)
+            shown = with_cache_counts(usage)
             changed, usage = changed or shown is not usage, shown
         choices, failures = [], []
         differs = changed
@@ -393,7 +393,7 @@ class ChatPatchWriter(Generic[Origin]):
                 case TextDelta(text=text):
                     reasoning += text
                 case CallPiece():
-                    if self._repairs or event.odd != "function_call":
+                    if self._repairs or not event.is_unlisted:
                         pieces.append(event)
                 case FinishReported():
                     raw = event.raw

@@ -13,7 +13,7 @@ from moonshim.engine.dialects.openai_chat.extras import (
     extras_of,
     request_extras,
 )
-from moonshim.engine.dialects.openai_chat.fields import FIELDS, Json, field_values, present_fields
+from moonshim.engine.dialects.openai_chat.fields import FIELDS, OTHER_TYPES, Json, field_values, present_fields
 from moonshim.engine.dialects.openai_chat.messages import (
     check_messages,
     parse_messages,
@@ -24,7 +24,9 @@ from moonshim.engine.dialects.openai_chat.tools import parse_tools, render_tools
 from moonshim.engine.dialects.protocol import with_overrides
 from moonshim.engine.signing import Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change, Message, Reasoning, Request, Sampling, ToolResult
-from moonshim.errors import CannotExpress, InvalidInput
+from moonshim.engine.values.type_names import describe_type
+from moonshim.engine.wire.json_fields import LIST, STRING, check_fields, read_not_empty
+from moonshim.errors import InvalidInput
 
 __all__ = ["drop_unsupported", "parse_request", "render_request"]
 
@@ -39,14 +41,10 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     ('kimi-k3', 'user')
     """
     if not isinstance(body, dict):
-        raise InvalidInput(f"a request must be an object, not {type(body).__name__}")
-    model = body.get("model")
-    if not isinstance(model, str) or not model:
-        raise InvalidInput("model must be a string", field="model")
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise InvalidInput("messages must be a list of at least one message", field="messages")
+        raise InvalidInput(f"expected a request body that is an object, got {describe_type(body)}")
+    model, messages = read_not_empty(body, "model", STRING), read_not_empty(body, "messages", LIST)
     check_messages(messages)
+    check_fields(body, OTHER_TYPES)
     changes: list[Change] = []
     received = present_fields(body)
     values = {name: FIELDS[name].read(body) for name in FIELDS if name in received}
@@ -75,7 +73,7 @@ def _open_signature(message: Message, place: int, signer: Signer, changes: list[
     try:
         payload = signer.open(part.signature or "", field=where)
     except UnknownSigningKey:
-        changes.append(Change("seal_unknown", "a signature made under another key says nothing here: left out", where))
+        changes.append(Change("seal_unknown", "signature dropped: it was signed with a different key", where))
         return replace(message, parts=(replace(part, signature=None), *message.parts[1:]))
     reasoning = Reasoning(part.text or payload.text or "", payload.signature, payload.details, payload.field)
     return replace(message, parts=(reasoning, *message.parts[1:]))
@@ -96,7 +94,7 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
         if current and field.read(received) == value:
             body |= current
         elif name == "sampling.top_k" and value is not None:
-            changes.append(Change("cannot_say", "Chat has no top_k", "top_k"))
+            changes.append(Change("cannot_say", "Chat does not support top_k", "top_k"))
         else:
             body |= _merge_field(field.write(value), current)
     custom = frozenset(tool.name for tool in request.tools or () if tool.kind == "custom")
@@ -130,9 +128,11 @@ def _report_unsupported(request: Request) -> list[Change]:
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
         unsigned = [part for part in thoughts if not any("signature" in entry for entry in part.details)]
         if any(part.signature for part in unsigned) and single_signature(thoughts) is None:
-            changes.append(Change("cannot_say", "Chat has no place for the signature of reasoning", where))
+            changes.append(Change("cannot_say", "reasoning signature dropped: Chat has no field for it", where))
         failed = [part for part in message.parts if isinstance(part, ToolResult) and part.is_error]
-        changes += [Change("cannot_say", "Chat has no mark for a failed tool; its text tells", where) for _ in failed]
+        changes += [
+            Change("cannot_say", "is_error dropped: Chat cannot mark a tool result as failed", where) for _ in failed
+        ]
     return changes
 
 
@@ -143,26 +143,34 @@ def _report_thinking(request: Request, body: Json) -> list[Change]:
         key in body or key in request.body_overrides for key in keys
     ):
         return []
-    return [Change("cannot_say", "Chat has no word for thinking itself, or for a budget of it", "thinking")]
+    return [
+        Change(
+            "cannot_say",
+            "thinking dropped: Chat can set an effort, but neither thinking itself nor a token budget",
+            "thinking",
+        )
+    ]
 
 
 def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
     """The request for a host of another dialect, and what was removed."""
     changes = [
-        Change("cannot_say", f"{key} is a field of Chat alone", key)
+        Change("cannot_say", f"{key} dropped: only Chat hosts support it", key)
         for key, value in body_fields(request).items()
         if key not in _KNOWN and key != "functions" and value is not None
     ]
     for place, message in enumerate(request.messages):
         extras, where = extras_of(message), f"messages[{place}]"
-        for slot in extras.content or ():
-            if slot is not None and isinstance(entry := slot.raw, dict):
-                if entry.get("type") == "file":
-                    raise CannotExpress("a file that only its host knows cannot be sent to another", field=where)
-                changes.append(Change("cannot_say", f"a part of type {entry.get('type')} is Chat's alone", where))
+        entries = [slot.raw for slot in extras.content or () if slot is not None and isinstance(slot.raw, dict)]
+        changes += [
+            Change("cannot_say", f"content part of type {entry.get('type')} dropped: only Chat hosts support it", where)
+            for entry in entries
+        ]
         received = _OTHER_DIALECTS | {"name"} if message.role == "tool" else _OTHER_DIALECTS
         alone = [key for key, value in extras.fields.items() if value is not None and key not in received]
-        changes += [Change("cannot_say", f"{key} of a message is a field of Chat alone", where) for key in alone]
+        changes += [
+            Change("cannot_say", f"message field {key} dropped: only Chat hosts support it", where) for key in alone
+        ]
     return request, changes
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from moonshim.engine.dialects.openai_chat.extras import DIALECT, ChatToolExtras, definition_of
 from moonshim.engine.formats.free_text import FREE_TEXT_SCHEMA
 from moonshim.engine.values.conversation import Change, Tool
-from moonshim.errors import InvalidInput
+from moonshim.engine.wire.json_fields import (
+    BOOLEAN,
+    LIST,
+    OBJECT,
+    STRING,
+    check_value,
+    read_field,
+    read_not_empty,
+    read_required,
+)
 
 __all__ = ["parse_tool", "parse_tools", "render_tool", "render_tools"]
 
 Json: TypeAlias = dict[str, Any]
+
+_BODIES: Final = {"function": "function", "builtin_function": "function", "custom": "custom"}
+"""The key with the name and the rest of a definition, by its type."""
 
 
 def parse_tools(body: Json) -> tuple[Tool, ...] | None:
@@ -22,8 +34,7 @@ def parse_tools(body: Json) -> tuple[Tool, ...] | None:
         tools = [{"type": "function", "function": function} for function in functions]
     if tools is None:
         return None
-    if not isinstance(tools, list):
-        raise InvalidInput(f"tools must be a list, not {type(tools).__name__}", field="tools")
+    check_value(tools, LIST, "tools")
     return tuple(parse_tool(tool, f"tools[{place}]") for place, tool in enumerate(tools))
 
 
@@ -34,7 +45,9 @@ def render_tools(tools: tuple[Tool, ...], changes: list[Change]) -> list[Json]:
         rendered = render_tool(tool)
         if rendered is None:
             changes.append(
-                Change("cannot_say", f"Chat has no tool that is run by the host: {tool.name}", f"tools[{place}]")
+                Change(
+                    "cannot_say", f"tool {tool.name!r} dropped: Chat has no hosted tool of this name", f"tools[{place}]"
+                )
             )
         else:
             out.append(rendered)
@@ -43,29 +56,24 @@ def render_tools(tools: tuple[Tool, ...], changes: list[Change]) -> list[Json]:
 
 def parse_tool(definition: Any, where: str) -> Tool:
     """Parse a tool definition; it is kept, and written again if nothing has changed."""
-    if not isinstance(definition, dict):
-        raise InvalidInput(f"a tool must be an object, not {type(definition).__name__}", field=where)
+    check_value(definition, OBJECT, where)
     kind, extras = definition.get("type", "function"), {DIALECT: ChatToolExtras(definition)}
-    if not isinstance(kind, str):
-        raise InvalidInput("the type of a tool must be a string", field=f"{where}.type")
-    body = definition.get("function" if kind in ("function", "builtin_function") else kind)
-    if kind in ("function", "builtin_function", "custom") and not isinstance(body, dict):
-        what = "custom" if kind == "custom" else "function"
-        raise InvalidInput(f"a tool of type {kind} needs a {what}", field=f"{where}.{what}")
-    body = body if isinstance(body, dict) else {}
-    name = body.get("name", kind if kind not in ("function", "builtin_function", "custom") else None)
-    if not isinstance(name, str) or not name:
-        raise InvalidInput("a tool needs a name", field=f"{where}.{'custom' if kind == 'custom' else 'function'}.name")
-    description = body.get("description")
-    description = description if isinstance(description, str) else None
+    check_value(kind, STRING, f"{where}.type")
+    key = _BODIES.get(kind, kind)
+    within = f"{where}.{key}."
+    if kind in _BODIES:
+        body: Json = read_required(definition, key, OBJECT, f"{where}.")
+    else:
+        # A type that only its host knows; it is the name too.
+        body = {"name": kind} | (inner if isinstance(inner := definition.get(key), dict) else {})
+    name: str = read_not_empty(body, "name", STRING, within)
+    description: str | None = read_field(body, "description", STRING, within)
     if kind == "custom":
         return Tool(name, _with_format(description, body.get("format")), FREE_TEXT_SCHEMA, extras, kind="custom")
     if kind != "function":
         return Tool(name, description, None, extras, kind="server")
-    schema, strict = body.get("parameters"), body.get("strict")
-    if schema is not None and not isinstance(schema, dict):
-        raise InvalidInput(f"the parameters of tool {name!r} must be an object", field=f"{where}.function.parameters")
-    return Tool(name, description, schema, extras, strict=strict if isinstance(strict, bool) else None)
+    schema, strict = read_field(body, "parameters", OBJECT, within), read_field(body, "strict", BOOLEAN, within)
+    return Tool(name, description, schema, extras, strict=strict)
 
 
 def render_tool(tool: Tool) -> Json | None:

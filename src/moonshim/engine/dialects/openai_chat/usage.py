@@ -7,11 +7,32 @@ from typing import Any, Final
 
 from moonshim.engine.grammar.protocol import Notice
 from moonshim.engine.upstream_events import UpstreamEvent, UsageReported
-from moonshim.engine.values.conversation import Usage, token_count
+from moonshim.engine.values.conversation import TOKEN_COUNTS, Usage, token_count
 
-__all__ = ["ChatUsageReader", "usage_of_choices", "with_cached_tokens"]
+__all__ = ["ChatUsageReader", "usage_of_choices", "with_cache_counts", "write_usage"]
 
-_COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+# Where hosts and relays put a count; the first place with a number wins.
+_DETAILS: Final = "prompt_tokens_details"
+_BY_CLASS: Final = "cache_creation_token_details"
+_PLACES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    "input_tokens": (("prompt_tokens",),),
+    "output_tokens": (("completion_tokens",),),
+    "reasoning_tokens": (("completion_tokens_details", "reasoning_tokens"),),
+    # OpenAI and OpenRouter; Moonshot; DeepSeek.
+    "cached_tokens": ((_DETAILS, "cached_tokens"), ("cached_tokens",), ("prompt_cache_hit_tokens",)),
+    # OpenAI and OpenRouter; Moonshot beside its `cached_tokens` (unverified); LiteLLM; relays of Claude.
+    "cache_write_tokens": (
+        (_DETAILS, "cache_write_tokens"),
+        ("cache_write_tokens",),
+        (_DETAILS, "cache_creation_tokens"),
+        ("cache_creation_input_tokens",),
+    ),
+    # LiteLLM; relays of Claude.
+    "cache_write_1h_tokens": (
+        (_DETAILS, _BY_CLASS, "ephemeral_1h_input_tokens"),
+        ("cache_creation", "ephemeral_1h_input_tokens"),
+    ),
+}
 
 
 class ChatUsageReader:
@@ -36,9 +57,8 @@ class ChatUsageReader:
 
 
 def _is_copy(usage: Usage, known: Usage) -> bool:
-    """Whether both count the same, as far as both count."""
-    pairs = [(getattr(usage, name), getattr(known, name)) for name in _COUNTS]
-    return usage.raw == known.raw or all(one == other or None in (one, other) for one, other in pairs)
+    """Whether it says nothing but what is known."""
+    return usage.raw == known.raw or all(getattr(usage, name) in (None, getattr(known, name)) for name in TOKEN_COUNTS)
 
 
 def usage_of_choices(payload: Mapping[str, Any]) -> Any:
@@ -58,29 +78,53 @@ def _counted(usage: Any) -> dict[str, Any] | None:
 
 
 def _normalize(raw: dict[str, Any]) -> Usage:
-    prompt, completion = raw.get("prompt_tokens_details"), raw.get("completion_tokens_details")
-    cached = raw.get("cached_tokens")
-    if isinstance(prompt, dict) and isinstance(prompt.get("cached_tokens"), int):
-        cached = prompt["cached_tokens"]
-    reasoning = completion.get("reasoning_tokens") if isinstance(completion, dict) else None
-    return Usage(
-        input_tokens=token_count(raw.get("prompt_tokens")),
-        output_tokens=token_count(raw.get("completion_tokens")),
-        cached_tokens=token_count(cached),
-        reasoning_tokens=token_count(reasoning),
-        raw=raw,
-    )
+    return Usage(**{name: _first_count(raw, places) for name, places in _PLACES.items()}, raw=raw)
 
 
-def with_cached_tokens(usage: Any) -> Any:
-    """Usage with its cached tokens where OpenAI's clients look for them; the same object if they are there.
+def _first_count(raw: dict[str, Any], places: tuple[tuple[str, ...], ...]) -> int | None:
+    for place in places:
+        value: Any = raw
+        for key in place:
+            value = value.get(key) if isinstance(value, dict) else None
+        if (count := token_count(value)) is not None:
+            return count
+    return None
 
-    >>> with_cached_tokens({"cached_tokens": 3})
+
+_MOVED: Final = ("cached_tokens", "cache_write_tokens")
+
+
+def with_cache_counts(usage: Any) -> Any:
+    """Usage with Moonshot's cache counts where OpenAI's clients look for them; the same object if they are there.
+
+    >>> with_cache_counts({"cached_tokens": 3})
     {'cached_tokens': 3, 'prompt_tokens_details': {'cached_tokens': 3}}
     """
-    if not isinstance(usage, dict) or type(usage.get("cached_tokens")) is not int:
+    if not isinstance(usage, dict):
         return usage
-    details = usage.get("prompt_tokens_details")
-    if details is not None and (not isinstance(details, dict) or details.get("cached_tokens") is not None):
+    counts = {key: usage[key] for key in _MOVED if type(usage.get(key)) is int}
+    details = usage.get(_DETAILS) if counts else None
+    if details is not None and not isinstance(details, dict):
         return usage
-    return {**usage, "prompt_tokens_details": {**(details or {}), "cached_tokens": usage["cached_tokens"]}}
+    missing = {key: count for key, count in counts.items() if details is None or details.get(key) is None}
+    return {**usage, _DETAILS: {**(details or {}), **missing}} if missing else usage
+
+
+def write_usage(usage: Usage) -> dict[str, Any]:
+    """Usage in the form of Chat; the tokens written for an hour in that of LiteLLM, since OpenAI has none.
+
+    >>> write_usage(Usage(10, 5, cache_write_tokens=8))["prompt_tokens_details"]
+    {'cache_write_tokens': 8}
+    """
+    prompt, answer = usage.input_tokens or 0, usage.output_tokens or 0
+    out: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
+    details: dict[str, Any] = {key: count for key in _MOVED if (count := getattr(usage, key)) is not None}
+    if usage.cache_write_1h_tokens:
+        hour = usage.cache_write_1h_tokens
+        short = max(0, (usage.cache_write_tokens or 0) - hour)
+        details[_BY_CLASS] = {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": hour}
+    if details:
+        out[_DETAILS] = details
+    if usage.reasoning_tokens is not None:
+        out["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return out

@@ -257,14 +257,20 @@ def read_usage(response: Json) -> Usage | None:
     raw = response.get("usage")
     if not isinstance(raw, dict) or not raw:
         return None
-    asked, answered = raw.get("input_tokens_details"), raw.get("output_tokens_details")
+    details, answered = _object(raw, "input_tokens_details"), _object(raw, "output_tokens_details")
     return Usage(
         input_tokens=token_count(raw.get("input_tokens")),
         output_tokens=token_count(raw.get("output_tokens")),
-        cached_tokens=token_count(asked.get("cached_tokens")) if isinstance(asked, dict) else None,
-        reasoning_tokens=token_count(answered.get("reasoning_tokens")) if isinstance(answered, dict) else None,
+        cached_tokens=token_count(details.get("cached_tokens")),
+        reasoning_tokens=token_count(answered.get("reasoning_tokens")),
         raw=raw,
+        cache_write_tokens=token_count(details.get("cache_write_tokens")),
     )
+
+
+def _object(raw: Json, key: str) -> Json:
+    value = raw.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def _failed(error: Any, otherwise: str) -> Failed:

@@ -40,6 +40,7 @@ OPENAI_RESPONSES: Final = Dialect(
     patch_writer=None,
     encode_response=encode_response,
     render_problem=render_problem,
+    counts_input_first=False,
     has_event_names=True,
     done=None,
     terminal_markers=(b"event: response.completed", b"event: response.incomplete", b"event: response.failed"),

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias, assert_never
 
-from moonshim.engine.dialects.openai_responses.encode_items import ItemEncoder, open_item
+from moonshim.engine.dialects.openai_responses.encode_items import (
+    ItemEncoder,
+    MessageItem,
+    ResultsItem,
+    SearchItem,
+    open_item,
+)
 from moonshim.engine.dialects.openai_responses.errors import render_failed
-from moonshim.engine.dialects.openai_responses.extras import Json
+from moonshim.engine.dialects.openai_responses.extras import Json, body_fields
+from moonshim.engine.dialects.openai_responses.messages.searches import sign_results
 from moonshim.engine.dialects.openai_responses.response_object import echo, response_id, write_usage
 from moonshim.engine.dialects.protocol import NUMBER, TEXT, ResponseContext, Template
 from moonshim.engine.values.events import (
@@ -15,17 +22,18 @@ from moonshim.engine.values.events import (
     BlockDelta,
     BlockOpened,
     BlockSigned,
-    Event,
     Failed,
     Finished,
     Opaque,
     Repaired,
     Started,
 )
+from moonshim.engine.values.searches import ClientEvent, SearchEnded, SearchStarted, TextCited
 
 __all__ = ["ResponsesEncoder", "encode_response"]
 
 _BlockEvent: TypeAlias = BlockOpened | BlockDelta | BlockSigned | BlockClosed
+_SOURCES: Final = "web_search_call.action.sources"
 _INCOMPLETE: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
@@ -47,8 +55,12 @@ class ResponsesEncoder:
         self._open: int | None = None
         """The block that is open; its item is the last."""
         self._waiting: dict[int, list[_BlockEvent]] = {}
+        self._searches: list[SearchStarted] = []
+        """Searches that are not over; the item of the first is the last one."""
+        self._results: list[SearchEnded] = []
+        """Searches whose results follow when the others are over too."""
 
-    def feed(self, event: Event) -> list[Json]:
+    def feed(self, event: ClientEvent) -> list[Json]:
         """The payloads that tell this event."""
         match event:
             case Started():
@@ -57,6 +69,14 @@ class ResponsesEncoder:
                 return self._in_turn(event)
             case Finished() | Failed():
                 return [*self._started(), *self._close_all(), *self._end(event)]
+            case SearchStarted():
+                self._searches.append(event)
+                return [*self._started(), *(self._open_search() if len(self._searches) == 1 else [])]
+            case SearchEnded():
+                return self._end_search(event)
+            case TextCited(index=index):
+                item = self._items[-1] if self._open == index else None
+                return self._placed(item.cited(event)) if isinstance(item, MessageItem) else []
             case Repaired() | Opaque():
                 return []
             case _:
@@ -136,6 +156,31 @@ class ResponsesEncoder:
             case _:
                 assert_never(event)
 
+    def _open_search(self) -> list[Json]:
+        closing = self._close_all()
+        included = body_fields(self._reply.request).get("include")
+        with_sources = isinstance(included, list) and _SOURCES in included
+        item = SearchItem(self._searches[0], with_sources=with_sources)
+        self._items.append(item)
+        return closing + self._placed(item.opened())
+
+    def _end_search(self, ended: SearchEnded) -> list[Json]:
+        """Searches end in the order in which they started."""
+        item = self._items[-1]
+        assert isinstance(item, SearchItem), "no search is open"
+        out = self._placed(item.finished(ended))
+        self._searches.pop(0)
+        if ended.results:
+            self._results.append(ended)
+        if self._searches:
+            return out + self._open_search()
+        for one in self._results:
+            results = ResultsItem(f"rs_ws_{one.id}", sign_results(one, self._reply.signer))
+            self._items.append(results)
+            out += self._placed(results.opened())
+        self._results = []
+        return out
+
     def _close_all(self) -> list[Json]:
         """Blocks that are still open when an answer breaks off, and those that wait for them."""
         out: list[Json] = []
@@ -176,7 +221,7 @@ class ResponsesEncoder:
         return payloads
 
 
-def encode_response(events: Sequence[Event], reply: ResponseContext) -> Json:
+def encode_response(events: Sequence[ClientEvent], reply: ResponseContext) -> Json:
     """The whole response that these events tell: what the last payload of a stream has.
 
     >>> encode_response([Finished("stop")], ResponseContext(model="kimi-k3"))["status"]

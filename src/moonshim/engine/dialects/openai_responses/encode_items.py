@@ -6,15 +6,17 @@ from typing import Protocol
 
 from moonshim.engine.dialects.openai_responses.extras import Json
 from moonshim.engine.dialects.openai_responses.messages.items import CALLS
+from moonshim.engine.dialects.openai_responses.messages.searches import PREFIX
 from moonshim.engine.dialects.openai_responses.tools import kind_of, plain_name
 from moonshim.engine.dialects.protocol import ResponseContext
 from moonshim.engine.formats.free_text import InputReader
 from moonshim.engine.signing import SignedPayload
 from moonshim.engine.values.events import BlockOpened, BlockSigned
+from moonshim.engine.values.searches import SearchEnded, SearchStarted, TextCited
 from moonshim.engine.values.text_pieces import TextPieces
 from moonshim.engine.wire.json_codec import decode_object
 
-__all__ = ["ItemEncoder", "open_item"]
+__all__ = ["ItemEncoder", "MessageItem", "ResultsItem", "SearchItem", "open_item"]
 
 
 class ItemEncoder(Protocol):
@@ -39,7 +41,7 @@ def open_item(opened: BlockOpened, reply: ResponseContext, tail: str) -> ItemEnc
     """The item for a block; `tail` is what its identifier ends in."""
     match opened.kind:
         case "text":
-            return _Message(f"msg_{tail}")
+            return MessageItem(f"msg_{tail}")
         case "reasoning":
             return _Thought(f"rs_{tail}", reply)
         case "call":
@@ -58,13 +60,14 @@ def _status(complete: bool) -> str:
     return "completed" if complete else "incomplete"
 
 
-class _Message:
+class MessageItem:
     """Text: a message of one part."""
 
     def __init__(self, id: str) -> None:
         self._id = id
         self.pieces = TextPieces()
         self._status = "in_progress"
+        self._annotations: list[Json] = []
 
     def opened(self) -> list[Json]:
         item = {**self.whole, "content": []}
@@ -80,6 +83,20 @@ class _Message:
     def signed(self, signed: BlockSigned) -> None:
         pass
 
+    def cited(self, cited: TextCited) -> list[Json]:
+        """A link in the text, to a page that a search found."""
+        result = cited.result
+        annotation = {
+            "type": "url_citation",
+            "start_index": cited.start,
+            "end_index": cited.end,
+            "url": result.url,
+            "title": result.title,
+        }
+        self._annotations.append(annotation)
+        number = len(self._annotations) - 1
+        return [self._event("response.output_text.annotation.added", annotation_index=number, annotation=annotation)]
+
     def closed(self, *, complete: bool) -> list[Json]:
         self._status, text = _status(complete), "".join(self.pieces)
         return [
@@ -94,7 +111,7 @@ class _Message:
         return {"id": self._id, "type": "message", "status": self._status, "content": content, "role": "assistant"}
 
     def _part(self, text: str) -> Json:
-        return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
+        return {"type": "output_text", "annotations": [*self._annotations], "logprobs": [], "text": text}
 
     def _event(self, type: str, **fields: object) -> Json:
         return {"type": type, "item_id": self._id, "content_index": 0, **fields}
@@ -154,6 +171,72 @@ class _Thought:
 
 def _summary(text: str) -> Json:
     return {"type": "summary_text", "text": text}
+
+
+class _WholeItem:
+    """An item without deltas."""
+
+    def __init__(self) -> None:
+        self.pieces = TextPieces()
+
+    def grown(self, text: str) -> list[Json]:
+        return []
+
+    def piece(self, text: str) -> None:
+        return None
+
+    def signed(self, signed: BlockSigned) -> None:
+        pass
+
+    def closed(self, *, complete: bool) -> list[Json]:
+        return []
+
+
+class ResultsItem(_WholeItem):
+    """What the model was given of a search: clients return an item of reasoning unread."""
+
+    def __init__(self, id: str, token: str) -> None:
+        super().__init__()
+        self.whole: Json = {
+            "id": id,
+            "type": "reasoning",
+            "summary": [],
+            "status": "completed",
+            "encrypted_content": token,
+        }
+
+    def opened(self) -> list[Json]:
+        return [_added(self.whole), _done(self.whole)]
+
+
+class SearchItem(_WholeItem):
+    """A web search that was run for the response. It has no deltas: its events say only how far it is."""
+
+    def __init__(self, started: SearchStarted, *, with_sources: bool) -> None:
+        self._started, self._with_sources = started, with_sources
+        super().__init__()
+        self._id = PREFIX + started.id
+        self._ended: SearchEnded | None = None
+
+    def opened(self) -> list[Json]:
+        return [_added(self.whole), self._event("in_progress"), self._event("searching")]
+
+    def finished(self, ended: SearchEnded) -> list[Json]:
+        """The search is over. There is no event for one that failed, only a status."""
+        self._ended = ended
+        return [*([] if ended.error else [self._event("completed")]), _done(self.whole)]
+
+    @property
+    def whole(self) -> Json:
+        ended = self._ended
+        action: Json = {"type": "search", "query": self._started.query}
+        if self._with_sources and ended is not None:
+            action["sources"] = [{"type": "url", "url": result.url} for result in ended.results]
+        status = "in_progress" if ended is None else "failed" if ended.error else "completed"
+        return {"id": self._id, "type": "web_search_call", "status": status, "action": action}
+
+    def _event(self, word: str) -> Json:
+        return {"type": f"response.web_search_call.{word}", "item_id": self._id}
 
 
 # --- calls ------------------------------------------------------------------------------------------------------

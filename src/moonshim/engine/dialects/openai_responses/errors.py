@@ -6,7 +6,7 @@ from typing import Final
 
 from moonshim.engine.dialects.openai_responses.extras import Json
 from moonshim.engine.values.events import Failed
-from moonshim.errors import Problem, ProblemKind
+from moonshim.errors import BUDGET_EXCEEDED, Problem, ProblemKind
 
 __all__ = ["render_failed", "render_problem"]
 
@@ -36,7 +36,7 @@ def render_problem(problem: Problem) -> Json:
     'context_length_exceeded'
     """
     type, code = _WORDS[problem.kind]
-    if problem.kind not in _FIXED and problem.code is not None:
+    if problem.code is not None and (problem.kind not in _FIXED or problem.code == BUDGET_EXCEEDED):
         code = problem.code
     error: Json = {"message": _message(problem), "type": type, "param": problem.param, "code": code}
     return {"error": error | ({"request_id": problem.request_id} if problem.request_id else {})}

@@ -24,6 +24,7 @@ __all__ = [
     "extras_of",
     "holds_unknown",
     "is_loaded",
+    "max_tool_calls",
     "media_fields",
     "request_extras",
     "tool_extras",
@@ -103,6 +104,12 @@ def request_extras(request: Request) -> ResponsesRequestExtras:
 def body_fields(request: Request) -> Json:
     """The fields of the client's body, if the request was received in this dialect."""
     return request_extras(request).fields
+
+
+def max_tool_calls(request: Request) -> int | None:
+    """How many calls of hosted tools the client allows in its response."""
+    limit = body_fields(request).get("max_tool_calls")
+    return limit if type(limit) is int and limit >= 0 else None
 
 
 def holds_unknown(message: Message) -> bool:

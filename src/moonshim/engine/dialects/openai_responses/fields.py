@@ -13,10 +13,25 @@ from msgspec import Struct
 
 from moonshim.engine.dialects.openai_responses.extras import Json
 from moonshim.engine.values.conversation import Request, ResponseFormat, Sampling, Thinking
-from moonshim.engine.wire.json_fields import read_field, read_integer
+from moonshim.engine.wire.json_fields import (
+    BOOLEAN,
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    OBJECTS,
+    STRING,
+    STRING_OR_OBJECT,
+    STRINGS,
+    JsonType,
+    check_fields,
+    object_with,
+    read_cache_ttl,
+    read_field,
+    read_integer,
+)
 from moonshim.errors import InvalidInput
 
-__all__ = ["FIELDS", "ResponsesField", "unsupported_fields"]
+__all__ = ["FIELDS", "ResponsesField", "check_other_fields", "unsupported_fields"]
 
 
 class ResponsesField(Struct, frozen=True):
@@ -29,19 +44,48 @@ class ResponsesField(Struct, frozen=True):
     """The fields for a value, given the value and the received fields."""
 
 
+_REASONING: Final = object_with(effort=STRING, summary=STRING, generate_summary=STRING)
+_FORMAT: Final = object_with(name=STRING, schema=OBJECT, strict=BOOLEAN, description=STRING)
+_TEXT: Final = object_with(format=_FORMAT, verbosity=STRING)
+_OTHER_TYPES: Final[dict[str, JsonType]] = {
+    "background": BOOLEAN,
+    "context_management": JsonType((list,), OBJECTS.name, object_with(type=STRING, compact_threshold=INTEGER)),
+    "conversation": STRING_OR_OBJECT,
+    "include": STRINGS,
+    "max_tool_calls": INTEGER,
+    "previous_response_id": STRING,
+    "prompt": OBJECT,
+    "service_tier": STRING,
+    "store": BOOLEAN,
+    "stream_options": object_with(include_obfuscation=BOOLEAN),
+    "top_logprobs": INTEGER,
+    "truncation": STRING,
+}
+
+
+def check_other_fields(body: Json) -> None:
+    """Check the fields without a canonical value, which are passed on. Raises `InvalidInput`.
+
+    >>> check_other_fields({"store": "no"})
+    Traceback (most recent call last):
+    moonshim.errors.InvalidInput: store: expected a boolean, got a string
+    """
+    check_fields(body, _OTHER_TYPES)
+
+
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
 def _number(key: str) -> Callable[[Json], Any]:
-    return lambda body: read_field(body, key, (int, float), "a number")
+    return lambda body: read_field(body, key, NUMBER)
 
 
 def _boolean(key: str) -> Callable[[Json], Any]:
-    return lambda body: read_field(body, key, (bool,), "true or false")
+    return lambda body: read_field(body, key, BOOLEAN)
 
 
 def _string(key: str) -> Callable[[Json], Any]:
-    return lambda body: read_field(body, key, (str,), "a string")
+    return lambda body: read_field(body, key, STRING)
 
 
 def _read_max_tokens(body: Json) -> int | None:
@@ -55,30 +99,23 @@ def _read_user(body: Json) -> str | None:
 
 
 def _read_metadata(body: Json) -> Json:
-    return read_field(body, "metadata", (dict,), "an object") or {}
+    return read_field(body, "metadata", OBJECT) or {}
 
 
 def _read_thinking(body: Json) -> Thinking:
-    reasoning: Json = read_field(body, "reasoning", (dict,), "an object") or {}
-    effort = read_field(reasoning, "effort", (str,), "a string", "reasoning.")
+    effort = (read_field(body, "reasoning", _REASONING) or {}).get("effort")
     return Thinking(enabled=False) if effort == "none" else Thinking(effort=effort)
 
 
 def _read_format(body: Json) -> ResponseFormat | None:
-    text: Json = read_field(body, "text", (dict,), "an object") or {}
-    format: Json = read_field(text, "format", (dict,), "an object", "text.") or {}
+    text: Json = read_field(body, "text", _TEXT) or {}
+    format: Json = text.get("format") or {}
     match format.get("type"):
         case "text" | "json_object" as kind:
             return ResponseFormat(kind)
         case "json_schema":
-            where = "text.format."
-            return ResponseFormat(
-                "json_schema",
-                read_field(format, "name", (str,), "a string", where),
-                read_field(format, "schema", (dict,), "an object", where),
-                read_field(format, "strict", (bool,), "true or false", where),
-                read_field(format, "description", (str,), "a string", where),
-            )
+            keys = ("name", "schema", "strict", "description")
+            return ResponseFormat("json_schema", *(format.get(key) for key in keys))
     if format:
         raise InvalidInput("text.format.type must be text, json_object or json_schema", field="text.format.type")
     return None
@@ -156,6 +193,12 @@ FIELDS: Final[dict[str, ResponsesField]] = {
     "metadata": ResponsesField(("metadata",), _read_metadata, lambda r: r.metadata, _write_metadata),
     "cache_key": ResponsesField(
         ("prompt_cache_key",), _string("prompt_cache_key"), lambda r: r.cache_key, _plain("prompt_cache_key")
+    ),
+    "cache_ttl": ResponsesField(
+        ("prompt_cache_options", "prompt_cache_retention"),
+        read_cache_ttl,
+        lambda r: r.cache_ttl,
+        lambda ttl, received: {} if ttl is None else {"prompt_cache_options": {"ttl": ttl}},
     ),
     "thinking": ResponsesField(
         ("reasoning",), _read_thinking, lambda r: _supported_thinking(r.thinking), _write_thinking

@@ -18,7 +18,7 @@ from moonshim.engine.dialects.openai_responses.messages.items import CALLS, OUTP
 from moonshim.engine.dialects.openai_responses.request import CONTINUES
 from moonshim.engine.values.conversation import Change, Message, Reasoning, Request
 from moonshim.engine.wire.json_codec import decode_object
-from moonshim.errors import CannotExpress, InvalidInput
+from moonshim.errors import InvalidInput
 
 __all__ = [
     "CONTINUES",
@@ -42,9 +42,10 @@ _RESPONSE_FIELDS: Final = frozenset({"include", "store", "stream_options", CONTI
 
 
 def resolve_references(body: Any, lookup: Callable[[str], Mapping[str, Any] | None]) -> Any:
-    """Replace every `item_reference` in the body with what `lookup` returns for its id.
+    """Replace every `item_reference` in the body of a Responses request with the item it refers to.
 
-    Unresolved references stay. A body without any is returned unchanged.
+    `lookup` is called with the id of an item and returns the item, or None if it is unknown; then the reference stays.
+    Returns a new body, or the same one if nothing was replaced. `body` is not modified.
 
     >>> body = {"input": [{"type": "item_reference", "id": "rs_1"}]}
     >>> resolve_references(body, {"rs_1": {"type": "reasoning", "id": "rs_1", "summary": []}}.get)["input"]
@@ -107,23 +108,29 @@ def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
         for item, at in zip(items, extras.at, strict=False):
             place = f"input[{at}]"
             if _is_reference(item) and not item["id"].startswith(_REASONING_PREFIX):
-                raise InvalidInput(f"nobody here knows the item {item['id']!r}: send the item itself", field=place)
-            changes += [Change(rule, detail, place) for rule, detail in _unsupported_content(item, place)]
+                raise InvalidInput(
+                    f"unknown item {item['id']!r}: send the item itself instead of a reference", field=place
+                )
+            changes += [Change(rule, detail, place) for rule, detail in _unsupported_content(item)]
             if _has_token(item):
-                changes.append(Change("cannot_say", "encrypted_content that only its own host can read", place))
+                changes.append(
+                    Change("cannot_say", "encrypted_content dropped: only the host that created it can read it", place)
+                )
         messages.append(_without_tokens(message, {item.get("encrypted_content") for item in items if _has_token(item)}))
     fields = body_fields(request)
     for key in _STORED:
         if fields.get(key) is not None:
             raise InvalidInput(
-                "nobody here knows what that stands for, and it cannot be left out: send the whole conversation",
+                f"{key} refers to content that is not stored here: send that content in input",
                 field=key,
             )
     for key, value in fields.items():
         if value is not None and key not in _KNOWN_FIELDS and key not in _RESPONSE_FIELDS:
-            changes.append(Change("cannot_say", f"{key} is a field of Responses alone", key))
+            changes.append(Change("cannot_say", f"{key} dropped: only Responses hosts support it", key))
     if isinstance(text := fields.get("text"), dict) and text.get("verbosity") is not None:
-        changes.append(Change("cannot_say", "verbosity is a field of OpenAI's own models", "text.verbosity"))
+        changes.append(
+            Change("cannot_say", "text.verbosity dropped: only OpenAI's own models support it", "text.verbosity")
+        )
     return replace(request, messages=tuple(messages)), changes
 
 
@@ -142,20 +149,18 @@ def _without_tokens(message: Message, foreign: set[Any]) -> Message:
     return message if parts == list(message.parts) else replace(message, parts=tuple(parts))
 
 
-def _unsupported_content(item: Json, where: str) -> Iterator[tuple[str, str]]:
+def _unsupported_content(item: Json) -> Iterator[tuple[str, str]]:
     kind = type_of(item, "")
     if kind == "item_reference":
-        yield "unresolved_reference", f"the item {item.get('id')!r} is only referred to, and nobody knows it"
+        yield "unresolved_reference", f"reference to the unknown item {item.get('id')!r} dropped"
     elif kind not in _READ:
-        yield "cannot_say", f"an item of type {kind} means nothing to other hosts"
+        yield "cannot_say", f"item of type {kind} dropped: only Responses hosts support it"
     else:
         content = item.get(OUTPUTS[kind].payload if kind in OUTPUTS else "content")
         if kind == "message" or (kind in OUTPUTS and OUTPUTS[kind].is_content):
             for entry, part in zip(content or (), parse_entries(content, ""), strict=False):
-                if part is None and "file_id" in entry:
-                    raise CannotExpress("a file that only its host knows cannot be sent to another", field=where)
                 if part is None:
-                    yield "cannot_say", f"content of type {entry['type']} means nothing to other hosts"
+                    yield "cannot_say", f"content of type {entry['type']} dropped: only Responses hosts support it"
 
 
 # --- responses to continue --------------------------------------------------------------------------------------------

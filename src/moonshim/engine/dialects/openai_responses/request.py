@@ -18,7 +18,7 @@ from moonshim.engine.dialects.openai_responses.extras import (
     request_extras,
     tool_extras,
 )
-from moonshim.engine.dialects.openai_responses.fields import FIELDS, unsupported_fields
+from moonshim.engine.dialects.openai_responses.fields import FIELDS, check_other_fields, unsupported_fields
 from moonshim.engine.dialects.openai_responses.messages.parse import ItemReader, with_canonical_ids
 from moonshim.engine.dialects.openai_responses.messages.render import ItemRenderer
 from moonshim.engine.dialects.openai_responses.tools import (
@@ -32,6 +32,8 @@ from moonshim.engine.dialects.openai_responses.tools import (
 from moonshim.engine.dialects.protocol import with_overrides
 from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Change, Message, Request, Sampling, Text, Tool
+from moonshim.engine.values.type_names import describe_type
+from moonshim.engine.wire.json_fields import STRING, read_field, read_not_empty, wrong_type
 from moonshim.errors import InvalidInput
 
 __all__ = ["CONTINUES", "parse_request", "render_request"]
@@ -62,10 +64,9 @@ def parse_request(body: Any, signer: Signer) -> tuple[Request, list[Change]]:
     [('system', 'instructions'), ('user', 'input')]
     """
     if not isinstance(body, dict):
-        raise InvalidInput(f"a request must be an object, not {type(body).__name__}")
-    model = body.get("model")
-    if not isinstance(model, str) or not model:
-        raise InvalidInput("model must be a string", field="model")
+        raise InvalidInput(f"expected a request body that is an object, got {describe_type(body)}")
+    model = read_not_empty(body, "model", STRING)
+    check_other_fields(body)
     tools = _parse_tools(body)
     names = ToolNamespaces(tools or ())
     messages, places, changes = _parse_input(body, names, signer)
@@ -147,9 +148,7 @@ def _loaded_tools(tools: Iterable[Tool]) -> list[Tool]:
 
 def _parse_input(body: Json, names: ToolNamespaces, signer: Signer) -> tuple[list[Message], list[str], list[Change]]:
     messages, places = list[Message](), list[str]()
-    instructions, input = body.get("instructions"), body.get("input")
-    if instructions is not None and not isinstance(instructions, str):
-        raise InvalidInput("instructions must be a string", field="instructions")
+    instructions, input = read_field(body, "instructions", STRING), body.get("input")
     if instructions is not None:
         messages.append(Message("system", (Text(instructions),), _INSTRUCTIONS))
         places.append("instructions")
@@ -158,10 +157,12 @@ def _parse_input(body: Json, names: ToolNamespaces, signer: Signer) -> tuple[lis
     continues = any(body.get(key) is not None for key in _WITHOUT_INPUT)
     if input is None and continues:
         return messages, places, []
+    if input is None:
+        raise InvalidInput("input is required", field="input")
     if not isinstance(input, list):
-        raise InvalidInput("input must be a string or a list of items", field="input")
+        raise wrong_type("input", "a string or a list of items", input)
     if not input and not messages and not continues:
-        raise InvalidInput("input must be a string or a list of at least one item", field="input")
+        raise InvalidInput("input must not be empty", field="input")
     reader = ItemReader(names, signer)
     for item in input:
         reader.add(item)
@@ -196,7 +197,9 @@ def render_request(request: Request) -> tuple[Json, list[Change]]:
     elif request.tool_choice is not None:
         body["tool_choice"] = render_choice(request.tool_choice, now)
     _render_input(body, request, received, before, now, changes)
-    changes += [Change("cannot_say", f"Responses has no {name}", name) for name in unsupported_fields(request)]
+    changes += [
+        Change("cannot_say", f"Responses does not support {name}", name) for name in unsupported_fields(request)
+    ]
     return with_overrides(body, request.body_overrides), changes
 
 

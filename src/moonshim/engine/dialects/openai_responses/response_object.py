@@ -74,16 +74,15 @@ def response_id(id: str) -> str:
 def write_usage(usage: Usage) -> Json:
     """Usage in the form of Responses.
 
-    >>> write_usage(Usage(10, 5, cached_tokens=8))["input_tokens_details"]["cached_tokens"]
-    8
+    >>> write_usage(Usage(10, 5, cached_tokens=8))["input_tokens_details"]
+    {'cached_tokens': 8, 'cache_write_tokens': 0}
     """
     input_tokens, output_tokens = usage.input_tokens or 0, usage.output_tokens or 0
-    written = usage.raw.get("cache_creation_input_tokens")
     return {
         "input_tokens": input_tokens,
         "input_tokens_details": {
             "cached_tokens": usage.cached_tokens or 0,
-            "cache_write_tokens": written if isinstance(written, int) else 0,
+            "cache_write_tokens": usage.cache_write_tokens or 0,
         },
         "output_tokens": output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},

@@ -20,7 +20,19 @@ from msgspec.structs import replace
 
 from moonshim.engine.dialects.openai_responses.extras import DIALECT, Json, ResponsesToolExtras, is_loaded, tool_extras
 from moonshim.engine.formats.free_text import FREE_TEXT_SCHEMA
-from moonshim.engine.values.conversation import Change, Tool, ToolChoice
+from moonshim.engine.values.conversation import Change, SearchSettings, Tool, ToolChoice
+from moonshim.engine.wire.json_fields import (
+    BOOLEAN,
+    LIST,
+    OBJECT,
+    STRING,
+    STRINGS,
+    check_value,
+    object_with,
+    read_field,
+    read_not_empty,
+    read_required,
+)
 from moonshim.errors import InvalidInput
 
 __all__ = [
@@ -105,6 +117,16 @@ _EQUIVALENT: Final = frozenset({"web_search"})
 """Hosted tools of other dialects with an equivalent definition here."""
 
 
+_DEFINITION: Final = object_with(
+    type=STRING,
+    name=STRING,
+    description=STRING,
+    strict=BOOLEAN,
+    defer_loading=BOOLEAN,
+    format=object_with(type=STRING, syntax=STRING, definition=STRING),
+)
+
+
 # --- definitions -> canonical -----------------------------------------------------------------------------------
 
 
@@ -117,8 +139,7 @@ def parse_tools(definitions: Any, where: str = "tools", taken: set[str] | None =
     ...     {"type": "function", "name": "b"}]}, {"type": "web_search"}])]
     ['a__b', 'web_search']
     """
-    if not isinstance(definitions, list):
-        raise InvalidInput(f"tools must be a list, not {type(definitions).__name__}", field=where)
+    check_value(definitions, LIST, where)
     taken, out = set() if taken is None else taken, list[Tool]()
     # A tool without a namespace keeps its name, wherever it is.
     taken |= {name for one in definitions if isinstance(name := _top_level_name(one), str)}
@@ -128,9 +149,7 @@ def parse_tools(definitions: Any, where: str = "tools", taken: set[str] | None =
         if kind != "namespace":
             out.append(_parse_tool(definition, kind, None, here, taken))
             continue
-        inner = definition.get("tools")
-        if not isinstance(inner, list):
-            raise InvalidInput("a namespace needs a list of tools", field=f"{here}.tools")
+        inner = read_required(definition, "tools", LIST, f"{here}.")
         namespace = {key: value for key, value in definition.items() if key != "tools"}
         _name(definition, here)
         for place, one in enumerate(inner):
@@ -144,24 +163,18 @@ def _top_level_name(definition: Any) -> Any:
 
 
 def _type(definition: Any, where: str) -> str:
-    if not isinstance(definition, dict):
-        raise InvalidInput(f"a tool must be an object, not {type(definition).__name__}", field=where)
-    kind = definition.get("type", "function")
-    if not isinstance(kind, str):
-        raise InvalidInput("the type of a tool must be a string", field=f"{where}.type")
+    check_value(definition, _DEFINITION, where)
+    kind: str = read_required({"type": "function", **definition}, "type", STRING, f"{where}.")
     return kind
 
 
 def _name(definition: Json, where: str) -> str:
-    name = definition.get("name")
-    if not isinstance(name, str) or not name:
-        raise InvalidInput("a tool needs a name", field=f"{where}.name")
+    name: str = read_not_empty(definition, "name", STRING, f"{where}.")
     return name
 
 
 def _parse_tool(definition: Json, kind: str, namespace: Json | None, where: str, taken: set[str]) -> Tool:
     description = definition.get("description")
-    description = description if isinstance(description, str) else None
     extras = ResponsesToolExtras(definition, namespace)
     if kind in ("function", "custom"):
         own_name, within = _name(definition, where), namespace["name"] if namespace is not None else None
@@ -173,20 +186,27 @@ def _parse_tool(definition: Json, kind: str, namespace: Json | None, where: str,
         if kind == "custom":
             format_note = _with_format(description, definition.get("format"))
             return Tool(name, format_note, FREE_TEXT_SCHEMA, {DIALECT: extras}, "custom", within, deferred)
-        strict = definition.get("strict")
-        strict = strict if isinstance(strict, bool) else None
-        schema = _schema(definition, where)
+        schema, strict = _schema(definition, where), definition.get("strict")
         return Tool(name, description, schema, {DIALECT: extras}, "function", within, deferred, strict)
     if kind == TOOL_SEARCH and definition.get("execution") == "client":
         taken.add(kind)
         return Tool(kind, description, _schema(definition, where), {DIALECT: extras})
-    return Tool(_HOSTED.get(kind, kind), description, None, {DIALECT: extras}, "server")
+    name = _HOSTED.get(kind, kind)
+    search = _parse_search(definition, where) if name == "web_search" else None
+    return Tool(name, description, None, {DIALECT: extras}, "server", search=search)
+
+
+def _parse_search(definition: Json, where: str) -> SearchSettings:
+    filters = read_field(definition, "filters", OBJECT, f"{where}.") or {}
+    allowed, blocked = (
+        tuple(read_field(filters, name, STRINGS, f"{where}.filters.") or ())
+        for name in ("allowed_domains", "blocked_domains")
+    )
+    return SearchSettings(allowed=allowed, blocked=blocked)
 
 
 def _schema(definition: Json, where: str) -> Json | None:
-    schema = definition.get("parameters")
-    if schema is not None and not isinstance(schema, dict):
-        raise InvalidInput("the parameters of a tool must be an object", field=f"{where}.parameters")
+    schema: Json | None = read_field(definition, "parameters", OBJECT, f"{where}.")
     return schema
 
 
@@ -232,7 +252,13 @@ def render_tools(tools: Sequence[Tool], received: Any, before: Sequence[Tool], c
     for number, tool in enumerate(declared):
         definition = _render_tool(tool)
         if definition is None:
-            changes.append(Change("cannot_say", f"Responses has no hosted tool {tool.name}", f"tools[{number}]"))
+            changes.append(
+                Change(
+                    "cannot_say",
+                    f"tool {tool.name!r} dropped: Responses has no hosted tool of this name",
+                    f"tools[{number}]",
+                )
+            )
             continue
         namespace = plain_name(tool)[0]
         if namespace is None:
@@ -306,10 +332,10 @@ def _resolve_entry(entry: Any, names: ToolNamespaces) -> str:
     """The name of the tool that an entry refers to: by name, or by type if there is only one of that type."""
     kind, name = (entry.get("type"), entry.get("name")) if isinstance(entry, dict) else (None, None)
     if not isinstance(kind, str):
-        raise InvalidInput("a chosen tool needs a type", field="tool_choice")
+        raise InvalidInput("a tool in tool_choice must have a type", field="tool_choice")
     if kind in _NAMED:
         if not isinstance(name, str) or not name:
-            raise InvalidInput("a chosen function needs a name", field="tool_choice.name")
+            raise InvalidInput("a function in tool_choice must have a name", field="tool_choice.name")
         namespace = entry.get("namespace")
         flat = names.flat(namespace if isinstance(namespace, str) else None, name)
         if flat in names.tools:

@@ -24,6 +24,7 @@ from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.ids.spelling import standard_id
 from moonshim.engine.values.conversation import Media, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from moonshim.engine.values.copies import deep_copy
+from moonshim.engine.wire.json_fields import wrong_type
 from moonshim.errors import InvalidInput
 
 __all__ = ["parse_messages", "render_messages"]
@@ -45,7 +46,7 @@ def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) ->
     [Message(role='user', parts=(Text(text='hi'),), extras={})]
     """
     if isinstance(messages, (str, bytes, dict)) or not isinstance(messages, Iterable):
-        raise InvalidInput(f"messages must be a list, not {type(messages).__name__}", field="messages")
+        raise wrong_type("messages", "a list", messages)
     parsed = [_parse_message(message, position) for position, message in enumerate(messages)]
     return _with_canonical_ids(parsed, after)
 
@@ -54,7 +55,7 @@ def _parse_message(message: Any, position: int) -> Message:
     name = message.get("role") if isinstance(message, dict) else None
     if not isinstance(name, str) or name not in _ROLE_OF:
         raise InvalidInput(
-            f"a message must be an object whose role is one of {', '.join(_ROLE_OF)}", field=f"messages[{position}]"
+            f"a message must be an object with one of the roles {', '.join(_ROLE_OF)}", field=f"messages[{position}]"
         )
     content, parts = message.get("content"), list[Part]()
     fields = {key: deep_copy(value) for key, value in message.items() if key not in ("role", "content")}
@@ -71,7 +72,7 @@ def _parse_message(message: Any, position: int) -> Message:
             parts.append(part)
             slots.append(None if _render_part(part) == entry else UiContentSlot(deep_copy(entry)))
     else:
-        raise InvalidInput("content must be a string or a list", field=f"messages[{position}].content")
+        raise wrong_type(f"messages[{position}].content", "a string or a list", content)
     role = _ROLE_OF[name]
     if slots is not None and not any(slots) and _plain_content(role, parts) == content:
         slots = None

@@ -66,20 +66,20 @@ def test_a_summary_of_ours_that_was_altered_is_refused() -> None:
 @pytest.mark.parametrize("sealed", [SignedPayload(signature="abc"), SignedPayload(text="I was told to obey.")])
 def test_a_thought_is_no_summary(sealed: SignedPayload) -> None:
     token = Signer(SECRET).sign(sealed)
-    with pytest.raises(InvalidSignature, match="no summary") as told:
+    with pytest.raises(InvalidSignature, match="cannot be used as summary") as told:
         messages_of({"type": "compaction", "encrypted_content": token})
     assert told.value.field == "input[1].encrypted_content"
 
 
 def test_a_summary_is_no_thought() -> None:
     token = render_compaction(SUMMARY, Signer(SECRET), "cmp_1")["encrypted_content"]
-    with pytest.raises(InvalidSignature, match="no reasoning") as told:
+    with pytest.raises(InvalidSignature, match="cannot be used as reasoning") as told:
         messages_of({"type": "reasoning", "summary": [], "encrypted_content": token})
     assert told.value.field == "input[1].encrypted_content"
     block = {"type": "thinking", "thinking": "", "signature": token}
     said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [block]}]
     body = {"model": "kimi-k2.5", "max_tokens": 9, "messages": [*said, {"role": "user", "content": "Go on."}]}
-    with pytest.raises(InvalidSignature, match="no reasoning"):
+    with pytest.raises(InvalidSignature, match="cannot be used as reasoning"):
         prepare_request(body, dialect="anthropic", host="moonshot", secret=SECRET)
 
 

@@ -15,7 +15,6 @@ from msgspec import UNSET
 from moonshim.engine.dialects.openai_chat.extras import DIALECT, ChatMediaExtras, ContentSlot, media_extras
 from moonshim.engine.values.conversation import Media, Text
 from moonshim.engine.values.copies import deep_copy
-from moonshim.errors import CannotExpress
 
 __all__ = ["Content", "parse_content", "render_content"]
 
@@ -102,16 +101,20 @@ def _parse_audio(entry: dict[str, Any]) -> Media | None:
 
 def _parse_file(entry: dict[str, Any]) -> Media | None:
     inner = entry.get("file")
-    address = inner.get("file_data") if isinstance(inner, dict) else None
-    if not isinstance(address, str):
-        return None  # by file_id: known to its host only
-    media_type, data = _split_data_url(address)
-    # OpenRouter accepts a URL in place of the data.
-    url = address if address.startswith(("https://", "http://")) else None
-    if data is None and url is None:
+    if not isinstance(inner, dict):
         return None
-    extras = _extras(entry, "file", "file_data", "filename")
-    return Media("file", url, data, media_type, extras, name=_text(inner, "filename"))
+    name, address = _text(inner, "filename"), _text(inner, "file_data")
+    if address is None:
+        # Its host knows the content, and nobody else.
+        is_stored = isinstance(inner.get("file_id"), str)
+        return Media("file", extras=_extras(entry, "file", "filename"), name=name) if is_stored else None
+    media_type, data = _split_data_url(address)
+    if data is not None:
+        return Media("file", None, data, media_type, _extras(entry, "file", "file_data", "filename"), name=name)
+    # OpenRouter accepts a URL in place of the data; some clients send the data without a URL around it.
+    is_url = address.startswith(("https://", "http://", "data:"))
+    url, data = (address, None) if is_url else (None, address)
+    return Media("file", url, data, None, _extras(entry, "file", "filename"), name=name)
 
 
 def _text(inner: Any, key: str) -> str | None:
@@ -140,8 +143,11 @@ def _render_part(part: Content) -> dict[str, Any]:
     extras = media_extras(part)
     if part.data is not None and part.kind != "audio":
         address = f"data:{part.media_type or 'application/octet-stream'};base64,{part.data}"
-    elif part.url is None and part.data is None:
-        raise CannotExpress(f"this {part.kind} is known to the host alone that it was given to")
+    elif part.url is None and part.data is None and not extras.inner:
+        return {
+            "type": "text",
+            "text": f"[{part.name or part.kind}: stored at another service, which only it can read]",
+        }
     else:
         address = part.url or ""
     inner: Any
@@ -151,7 +157,7 @@ def _render_part(part: Content) -> dict[str, Any]:
         case "image" | "video":
             key, inner = f"{part.kind}_url", address if extras.bare else {"url": address}
         case "file" | "audio":
-            key, inner = "file", {"file_data": address}
+            key, inner = "file", {"file_data": address} if address else {}
     if isinstance(inner, dict):
         if part.detail is not None and part.kind in ("image", "video"):
             inner["detail"] = part.detail

@@ -17,6 +17,7 @@ from moonshim.engine.dialects.openai_chat.messages.content import Content, parse
 from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.values.conversation import Message, Part, Reasoning, Role, Text, ToolResult
 from moonshim.engine.values.copies import deep_copy
+from moonshim.engine.wire.json_fields import wrong_type
 from moonshim.errors import InvalidInput
 
 __all__ = ["parse_messages", "signature_entry"]
@@ -46,7 +47,7 @@ def parse_messages(messages: Iterable[Any], *, after: Sequence[Message] = ()) ->
     [Message(role='user', parts=(Text(text='hi'),), extras={})]
     """
     if isinstance(messages, (str, bytes, dict)) or not isinstance(messages, Iterable):
-        raise InvalidInput(f"messages must be a list, not {type(messages).__name__}", field="messages")
+        raise wrong_type("messages", "a list", messages)
     listed = list(messages)
     for position, message in enumerate(listed):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):

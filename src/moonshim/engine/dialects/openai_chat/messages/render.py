@@ -101,7 +101,9 @@ def _render_message(message: Message, position: int, ids: _WireIds) -> list[Json
             body.append((place, part))
     if message.role == "tool" and "role" not in extras.fields:
         if body:
-            raise CannotExpress("only results may stand in a message of role tool", field=f"messages[{position}]")
+            raise CannotExpress(
+                "a message with the role tool may contain only tool results", field=f"messages[{position}]"
+            )
         return results
     if results and not body:
         return results
@@ -128,7 +130,9 @@ def _render_body(
     calls = [(ids.id_of(part, position, place), part) for place, part in body if isinstance(part, ToolCall)]
     reasoning = [part for _, part in body if isinstance(part, Reasoning)]
     if role != "assistant" and (calls or reasoning):
-        raise CannotExpress("only an assistant's message may have calls and reasoning", field=f"messages[{position}]")
+        raise CannotExpress(
+            "only an assistant message may contain tool calls and reasoning", field=f"messages[{position}]"
+        )
     content = [part for _, part in body if isinstance(part, (Text, Media))]
     if role == "assistant" and extras.refusal is not None and content and content[-1] == Text(extras.refusal):
         out["refusal"] = extras.refusal

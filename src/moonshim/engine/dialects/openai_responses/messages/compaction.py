@@ -16,7 +16,9 @@ __all__ = ["COMPACTIONS", "parse_compaction", "render_compaction"]
 
 COMPACTIONS: Final = frozenset({"compaction", "compaction_summary"})
 """Codex has used the second name as well."""
-_INTRODUCTION: Final = "This is a summary of what was said and done in this conversation before this point:\n\n"
+_INTRODUCTION: Final = (
+    "This is a summary of what was said and done in this conversation before this point:\n\n"  # prose: quoted
+)
 
 
 def render_compaction(summary: str, signer: Signer, id: str) -> Json:
@@ -40,7 +42,7 @@ def parse_compaction(item: Json, signer: Signer, where: str, changes: list[Chang
     try:
         summary = signer.open(token, "summary", field=place).text
     except UnknownSigningKey as unknown:
-        detail = f"the summary was made under the key {unknown}, which is not ours; it was left out"
+        detail = f"summary dropped: it was signed with a different key ({unknown})"
         changes.append(Change("seal_unknown", detail, place))
         return item
     except UnicodeEncodeError:

@@ -13,6 +13,15 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from moonshim.engine.dialects.openai_responses.extras import DIALECT, Json, ResponsesMediaExtras, media_fields
 from moonshim.engine.values.conversation import Media, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from moonshim.engine.wire.json_fields import (
+    OBJECT,
+    STRING,
+    JsonType,
+    check_fields,
+    check_value,
+    read_required,
+    wrong_type,
+)
 from moonshim.errors import InvalidInput
 
 __all__ = ["TEXT_TYPES", "Content", "align", "parse_content", "parse_entries", "render_content", "render_entry"]
@@ -39,13 +48,14 @@ _MEDIA_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "audio": ("type", "input_audio"),
 }
 """The fields of an entry that its part determines; all others are kept in the part's extras."""
+_MEDIA_TYPES: Final[dict[str, JsonType]] = dict.fromkeys(("detail", "file_id", "file_url", "filename"), STRING)
 
 
 # --- entries -> parts -------------------------------------------------------------------------------------------
 
 
 def parse_content(content: Any, where: str) -> list[Content]:
-    """The parts of content; entries without a canonical form (`file_id`, an unknown type) are skipped.
+    """The parts of content; entries without a canonical form (an unknown type) are skipped.
 
     >>> parse_content("hi", "input[0].content")
     [Text(text='hi')]
@@ -60,30 +70,33 @@ def parse_entries(content: Any, where: str) -> list[Content | None]:
     if content is None:
         return []
     if not isinstance(content, list):
-        raise InvalidInput(f"content must be a string or a list, not {type(content).__name__}", field=where)
+        raise wrong_type(where, "a string or a list of parts", content)
     return [_parse_entry(entry, where, number) for number, entry in enumerate(content)]
 
 
 def _parse_entry(entry: Any, where: str, number: int) -> Content | None:
-    kind = entry.get("type") if isinstance(entry, dict) else None
-    if not isinstance(kind, str):
-        raise InvalidInput("a part of content must be an object with a type", field=f"{where}[{number}]")
+    within = f"{where}[{number}]"
+    check_value(entry, OBJECT, within)
+    within += "."
+    kind = read_required(entry, "type", STRING, within)
     key = _TEXTS.get(kind)
     if key is not None:
-        text = entry.get(key)
-        if not isinstance(text, str):
-            raise InvalidInput(f"{key} must be a string", field=f"{where}[{number}].{key}")
-        return Text(text)
+        return Text(read_required(entry, key, STRING, within))
     media = _MEDIA.get(kind)
-    return None if media is None else _parse_media(entry, media)
+    return None if media is None else _parse_media(entry, media, within)
 
 
-def _parse_media(entry: Json, kind: Literal["image", "file", "audio"]) -> Media | None:
+def _parse_media(entry: Json, kind: Literal["image", "file", "audio"], within: str) -> Media | None:
     if kind == "audio":
-        return _parse_audio(entry)
-    address = entry.get("image_url" if kind == "image" else "file_data")
+        return _parse_audio(entry, within)
+    check_fields(entry, _MEDIA_TYPES, within)
+    key = "image_url" if kind == "image" else "file_data"
+    # As in Chat, some clients write an object around the URL.
+    address = entry.get(key)
     if isinstance(address, dict):
-        address = address.get("url")  # as in Chat: some clients write it here too
+        address = read_required(address, "url", STRING, f"{within}{key}.")
+    elif address is not None:
+        check_value(address, STRING, f"{within}{key}")
     data, media_type, url = None, None, None
     if isinstance(address, str):
         matches = _DATA_URL.match(address)
@@ -93,27 +106,18 @@ def _parse_media(entry: Json, kind: Literal["image", "file", "audio"]) -> Media 
             url = address
         else:
             data = address
-    elif kind == "file" and isinstance(entry.get("file_url"), str):
+    elif kind == "file" and entry.get("file_url") is not None:
         url = entry["file_url"]
-    else:
-        return None  # by file_id: known to its host only
-    name, detail = entry.get("filename"), entry.get("detail")
-    return Media(
-        kind,
-        url,
-        data,
-        media_type,
-        _other_fields(entry, kind),
-        name if isinstance(name, str) else None,
-        detail if isinstance(detail, str) else None,
-    )
+    elif entry.get("file_id") is None:
+        raise InvalidInput(f"{within}{key} is required", field=f"{within}{key}")
+    return Media(kind, url, data, media_type, _other_fields(entry, kind), entry.get("filename"), entry.get("detail"))
 
 
-def _parse_audio(entry: Json) -> Media | None:
-    match entry.get("input_audio"):
-        case {"data": str(data), "format": str(format)}:
-            return Media("audio", None, data, f"audio/{format}", _other_fields(entry, "audio"))
-    return None
+def _parse_audio(entry: Json, within: str) -> Media:
+    audio = read_required(entry, "input_audio", OBJECT, within)
+    within += "input_audio."
+    data, format = (read_required(audio, key, STRING, within) for key in ("data", "format"))
+    return Media("audio", None, data, f"audio/{format}", _other_fields(entry, "audio"))
 
 
 def _other_fields(entry: Json, kind: str) -> Json:

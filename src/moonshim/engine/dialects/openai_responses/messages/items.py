@@ -26,6 +26,18 @@ from moonshim.engine.dialects.openai_responses.messages.content import parse_con
 from moonshim.engine.dialects.openai_responses.tools import ToolNamespaces
 from moonshim.engine.values.conversation import Reasoning, Text, ToolCall, ToolResult
 from moonshim.engine.wire.json_codec import encode
+from moonshim.engine.wire.json_fields import (
+    LENIENT_ARGUMENTS,
+    OBJECT,
+    STRING,
+    JsonType,
+    check_value,
+    object_with,
+    read_field,
+    read_not_empty,
+    read_required,
+    wrong_type,
+)
 from moonshim.errors import InvalidInput
 
 __all__ = [
@@ -79,19 +91,21 @@ _OUTPUTS: Final = (
     OutputItem("apply_patch_call_output", "output"),
     OutputItem("tool_search_output", "tools", is_content=False),
 )
+_TEXT_LIST: Final = JsonType((list,), "a list", object_with(type=STRING, text=STRING))
 CALLS: Final = {call.type: call for call in _CALLS}
 OUTPUTS: Final = {output.type: output for output in _OUTPUTS}
 
 
 def type_of(item: Any, where: str) -> str:
     """The type of an item; short messages and references may lack it."""
-    if not isinstance(item, dict):
-        raise InvalidInput(f"an item must be an object, not {type(item).__name__}", field=where)
+    check_value(item, OBJECT, where)
     kind = item.get("type")
     if kind is None:
         kind = "message" if "role" in item else "item_reference" if isinstance(item.get("id"), str) else None
+    if kind is None:
+        raise InvalidInput("an item must have a type or a role", field=where)
     if not isinstance(kind, str):
-        raise InvalidInput("an item must have a type, or a role", field=where)
+        raise wrong_type(f"{where}.type", "a string", kind)
     if kind == "tool_search_call" and not isinstance(item.get("call_id"), str):
         return "tool_search"  # run by the host itself: it needs no result
     return kind
@@ -103,20 +117,16 @@ def type_of(item: Any, where: str) -> str:
 def parse_call(item: Json, names: ToolNamespaces, where: str) -> ToolCall:
     """Parse a call item; its canonical id is still the wire id."""
     how = CALLS[item["type"]]
-    name = how.name or item.get("name")
-    if not isinstance(name, str) or not name:
-        raise InvalidInput("a call needs a name", field=f"{where}.name")
-    namespace, wire_id = item.get("namespace"), item.get("call_id")
-    if how.name is None and isinstance(namespace, str):
+    within = f"{where}."
+    name = how.name or read_not_empty(item, "name", STRING, within)
+    namespace, wire_id = read_field(item, "namespace", STRING, within), read_field(item, "call_id", STRING, within)
+    if how.name is None and namespace is not None:
         name = names.flat(namespace, name)
-    if wire_id is not None and not isinstance(wire_id, str):
-        raise InvalidInput("call_id must be a string", field=f"{where}.call_id")
-    payload = item.get(how.payload)
     if how.payload == "input":
-        if not isinstance(payload, str):
-            raise InvalidInput("input must be a string", field=f"{where}.input")
-        return ToolCall(wire_id or "", name, wrap_input(payload), wire_id)
-    return ToolCall(wire_id or "", name, call_payload(payload, f"{where}.{how.payload}"), wire_id)
+        text = read_required(item, how.payload, STRING, within)
+        return ToolCall(wire_id or "", name, wrap_input(text), wire_id)
+    payload = read_field(item, how.payload, LENIENT_ARGUMENTS, within)
+    return ToolCall(wire_id or "", name, call_payload(payload, within + how.payload), wire_id)
 
 
 def call_payload(payload: Any, where: str | None = None) -> str:
@@ -126,7 +136,7 @@ def call_payload(payload: Any, where: str | None = None) -> str:
     try:
         return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
-        raise InvalidInput("this is nested too deeply", field=where) from None
+        raise InvalidInput("the value is nested too deeply", field=where) from None
 
 
 def wrap_input(text: str) -> str:
@@ -147,8 +157,8 @@ def parse_result(item: Json, where: str) -> ToolResult:
     payload, wire_id, name = item.get(how.payload), item.get("call_id"), item.get("name")
     if wire_id is None and how.type == "local_shell_call_output":
         wire_id = item.get("id")
-    if wire_id is not None and not isinstance(wire_id, str):
-        raise InvalidInput("call_id must be a string", field=f"{where}.call_id")
+    if wire_id is not None:
+        check_value(wire_id, STRING, f"{where}.call_id")
     if how.is_content:
         parts = parse_content(payload, f"{where}.{how.payload}")
     else:
@@ -163,17 +173,10 @@ def parse_result(item: Json, where: str) -> ToolResult:
 def parse_reasoning(item: Json, where: str) -> Reasoning:
     """Parse a reasoning item: its text or else its summary, and the content that its host encrypted."""
     text = _texts(item, "content", "", where)
-    token = item.get("encrypted_content")
-    if token is not None and not isinstance(token, str):
-        raise InvalidInput("encrypted_content must be a string", field=f"{where}.encrypted_content")
-    return Reasoning(text or _texts(item, "summary", "\n\n", where), token or None)
+    summary = _texts(item, "summary", "\n\n", where)
+    return Reasoning(text or summary, read_field(item, "encrypted_content", STRING, f"{where}.") or None)
 
 
 def _texts(item: Json, key: str, between: str, where: str) -> str:
-    entries = item.get(key)
-    if entries is None:
-        return ""
-    if not isinstance(entries, list):
-        raise InvalidInput(f"{key} must be a list", field=f"{where}.{key}")
-    texts = (entry.get("text") for entry in entries if isinstance(entry, dict))
-    return between.join(text for text in texts if isinstance(text, str))
+    entries = read_field(item, key, _TEXT_LIST, f"{where}.") or ()
+    return between.join(text for entry in entries if (text := entry.get("text")) is not None)

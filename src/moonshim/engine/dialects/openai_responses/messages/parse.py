@@ -25,15 +25,19 @@ from moonshim.engine.dialects.openai_responses.messages.items import (
     parse_result,
     type_of,
 )
+from moonshim.engine.dialects.openai_responses.messages.searches import open_results
 from moonshim.engine.dialects.openai_responses.tools import ToolNamespaces
 from moonshim.engine.ids.pairing import canonical_ids, pair
 from moonshim.engine.signing import InvalidSignature, Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Role, ToolCall, ToolResult
+from moonshim.engine.wire.json_fields import STRING, JsonType, check_fields, read_required, wrong_type
 from moonshim.errors import InvalidInput
 
 __all__ = ["ROLES", "ROLE_OF", "ItemReader", "parse_messages", "with_canonical_ids"]
 
 ROLE_OF: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+_ITEM: Final[dict[str, JsonType]] = dict.fromkeys(("id", "call_id", "status", "name", "namespace"), STRING)
+"""Fields that have one type in all items."""
 ROLES: Final[dict[Role, str]] = {"user": "user", "assistant": "assistant", "system": "system", "tool": "user"}
 
 
@@ -49,7 +53,7 @@ def parse_messages(items: Iterable[Any], *, after: Sequence[Message] = ()) -> li
     if isinstance(items, str):
         items = [{"role": "user", "content": items}]
     if isinstance(items, (bytes, dict)) or not isinstance(items, Iterable):
-        raise InvalidInput(f"input must be a string or a list, not {type(items).__name__}", field="input")
+        raise wrong_type("input", "a string or a list of items", items)
     reader = ItemReader(ToolNamespaces(), None)
     for item in items:
         reader.add(item)
@@ -76,8 +80,9 @@ class ItemReader:
         where = f"input[{self._number}]"
         self._number += 1
         kind = type_of(item, where)
-        if kind == "item_reference" and not isinstance(item.get("id"), str):
-            raise InvalidInput("an item_reference needs the id of an item", field=where)
+        check_fields(item, _ITEM, f"{where}.")
+        if kind == "item_reference":
+            read_required(item, "id", STRING, f"{where}.")
         if kind in COMPACTIONS and self._signer is not None:
             item = parse_compaction(item, self._signer, where, self.changes)
             kind = type_of(item, where)
@@ -89,6 +94,10 @@ class ItemReader:
             self._append("assistant", [parse_call(item, self._names, where)], item, where)
         elif kind in OUTPUTS:
             self._append("tool", [parse_result(item, where)], item, where)
+        elif kind == "web_search_call":
+            self._append("assistant", [], item, where)
+        elif kind == "reasoning" and (results := open_results(item, self._signer)) is not None:
+            self._append("assistant", [], results, where)
         elif kind == "reasoning":
             part, item = self._parse_reasoning(item, where)
             self._append("assistant", [part], item, where)
@@ -142,7 +151,7 @@ class ItemReader:
         try:
             payload = self._signer.open(token, field=f"{where}.encrypted_content")
         except UnknownSigningKey as unknown:
-            detail = f"encrypted_content was made under the key {unknown}, which is not ours; it was left out"
+            detail = f"encrypted_content dropped: it was signed with a different key ({unknown})"
             self.changes.append(Change("seal_unknown", detail, f"{where}.encrypted_content"))
             return part, bare
         except UnicodeEncodeError:
@@ -159,10 +168,9 @@ def _is_model_action(kind: str) -> bool:
 
 
 def _role(item: Json, where: str) -> Role:
-    name = item.get("role")
-    role = ROLE_OF.get(name) if isinstance(name, str) else None
+    role = ROLE_OF.get(read_required(item, "role", STRING, f"{where}."))
     if role is None:
-        raise InvalidInput(f"role must be one of {', '.join(ROLE_OF)}", field=f"{where}.role")
+        raise InvalidInput(f"{where}.role must be one of {', '.join(ROLE_OF)}", field=f"{where}.role")
     return role
 
 

@@ -151,7 +151,7 @@ class ItemRenderer:
                 return self._render_result(part, group.item, place)
             case Reasoning():
                 if part.details and not group.item:
-                    self._report_unsupported("no place for reasoning_details", place)
+                    self._report_unsupported("reasoning_details dropped: Responses has no field for them", place)
                 return render_reasoning(part, group.item, for_host=self._for_host)
             case _:
                 assert_never(part)
@@ -160,9 +160,11 @@ class ItemRenderer:
         wire_id = part.wire_id or self._wire.get(part.call_id) or standard_id(part.call_id)
         item, unsupported = render_result(part, wire_id, received, self._types.get(part.call_id))
         for media in unsupported:
-            self._report_unsupported(f"no {media.kind} in the output of a tool", place)
+            self._report_unsupported(
+                f"{media.kind} dropped: Responses does not support it in the output of a tool", place
+            )
         if part.is_error and item["type"] != "apply_patch_call_output":
-            self._report_unsupported("no mark for a failed tool; its text tells", place)
+            self._report_unsupported("is_error dropped: Responses cannot mark a tool result as failed", place)
         return item
 
     def _render_message(self, group: _Group, role: Role, place: str) -> Json | None:
@@ -179,14 +181,16 @@ class ItemRenderer:
             if entry is not None:
                 written.append(entry)
             elif isinstance(part, Media):
-                self._report_unsupported(f"no {part.kind} in a message of the {ROLES[role]}", place)
+                self._report_unsupported(
+                    f"{part.kind} dropped: Responses does not support it in {ROLES[role]} messages", place
+                )
         if received is None:
             return {"type": "message", "role": ROLES[role], "content": written} if written else None
         same = len(written) == len(entries) and all(map(_is_identical, written, entries))
         return received if same else {**received, "content": written}
 
     def _report_unsupported(self, what: str, place: str) -> None:
-        self.changes.append(Change("cannot_say", f"Responses has {what}", place or None))
+        self.changes.append(Change("cannot_say", what, place or None))
 
 
 def _is_same(parsed: tuple[int, Part], part: Part) -> bool:
