@@ -392,3 +392,48 @@ def test_what_a_model_writes_is_left_alone() -> None:
     exchange.start_response(SSE)
     data = sse([chunk({"role": "assistant", "content": f'The "error" is {SECRET}'}), chunk({}, "stop")])
     assert fed(exchange, data) + exchange.end() == data
+
+
+# --- what a host's size limit teaches ---------------------------------------------------------------------------
+
+TOO_LARGE: Final = Problem(
+    status=400,
+    kind="invalid_request",
+    message="tools.function.parameters is not a valid moonshot flavored json schema, details: <At path 'root': schema"
+    " exceeds maximum allowed size>",
+)
+
+
+def large_tool(text: str) -> dict[str, Any]:
+    step = {"type": "object", "properties": {"agent": {"type": "string", "description": text}}, "required": ["agent"]}
+    schema = {"type": "object", "properties": {f"step_{number}": step for number in range(100)}}
+    return {"type": "function", "function": {"name": "run", "parameters": schema}}
+
+
+def test_a_schema_that_a_host_refuses_for_its_size_is_sent_shorter_and_so_is_the_next() -> None:
+    learned = LearnedFields()
+    body = {**BODIES["openai_chat"], "tools": [large_tool("The agent that does it. " * 10)]}
+    exchange = exchange_of(body=body, learned=learned)
+    assert len(json.dumps(exchange.prepared.body["tools"])) > 24_000
+    assert exchange.correct(TOO_LARGE)
+    sent = exchange.prepare(TARGET).body["tools"]
+    assert len(json.dumps(sent)) < 15_000
+    assert exchange_of(body=body, learned=learned).prepared.body["tools"] == sent
+    assert not exchange.correct(TOO_LARGE)
+
+
+def test_a_schema_that_cannot_be_shorter_gets_the_hosts_own_error() -> None:
+    tool = large_tool("x")
+    tool["function"]["parameters"]["properties"]["word"] = {"type": "string", "pattern": "x" * 20_000}
+    assert not exchange_of(body={**BODIES["openai_chat"], "tools": [tool]}).correct(TOO_LARGE)
+
+
+def test_what_was_learned_first_stays_known() -> None:
+    learned = LearnedFields()
+    lost = {**LOST, "tools": [large_tool("The agent that does it. " * 10)]}
+    assert exchange_of(target=SGLANG, body=lost, learned=learned).correct(REFUSAL)
+    exchange = exchange_of(target=SGLANG, body=lost, learned=learned)
+    assert exchange.correct(TOO_LARGE)
+    exchange.prepare(SGLANG)
+    assert "reasoning_content" in exchange.prepared.body["messages"][1]
+    assert len(json.dumps(exchange.prepared.body["tools"])) < 15_000

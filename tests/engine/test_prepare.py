@@ -200,7 +200,7 @@ def test_a_wrong_argument_is_told_with_the_right_ones(given: dict[str, Any], tol
 
 def test_a_plan_stands_alone() -> None:
     plan = prepare_request(chat()).plan
-    with pytest.raises(InvalidInput, match="already says"):
+    with pytest.raises(InvalidInput, match="already contains"):
         Mender(plan=plan, model="kimi-k2")
     with pytest.raises(InvalidInput, match="prepare_request"):
         Mender(plan={})  # type: ignore[arg-type]
@@ -394,7 +394,7 @@ def test_a_value_that_can_be_written_as_json_is_sent(value: Any, sent: bytes) ->
 
 @pytest.mark.parametrize("value", [object(), 10**5000], ids=["object", "number"])
 def test_a_value_that_cannot_be_written_as_json_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidInput, match="not JSON"):
+    with pytest.raises(InvalidInput, match="not valid JSON"):
         prepare_request(chat(extra=value), host="moonshot")
 
 

@@ -14,6 +14,7 @@ from moonshim.engine.values.conversation import (
     Request,
     ResponseFormat,
     Sampling,
+    SearchSettings,
     Text,
     Thinking,
     Tool,
@@ -158,7 +159,7 @@ TOOLS: Final = (
     Tool("mcp__git__log", "The log", SCHEMA, namespace="mcp__git__"),
     Tool("late", "Loaded later", SCHEMA, deferred=True),
     Tool("apply_patch", "Patches", _FREE, kind="custom"),
-    Tool("web_search", kind="server"),
+    Tool("web_search", kind="server", search=SearchSettings()),
 )
 _choices: Final = st.sampled_from(
     (

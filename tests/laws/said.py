@@ -284,28 +284,30 @@ CANNOT: Final[dict[str, dict[str, Loss]]] = {
         "failed results": Loss(
             "a failed result is told by its text",
             _results(lambda result: replace(result, is_error=False)),
-            "failed tool",
+            "is_error dropped",
         ),
-        "signatures": Loss("nobody has signed what is joined", _messages(_signed_alone), "signature of reasoning"),
+        "signatures": Loss("nobody has signed what is joined", _messages(_signed_alone), "reasoning signature dropped"),
         "pieces of reasoning": Loss("one text for all reasoning of a message", _messages(_joined_thoughts)),
         "top_k": Loss("no such field", _without("sampling.top_k"), "top_k"),
-        "thinking itself": Loss("only how hard", _thinking(_only_how_hard), "no word for thinking"),
+        "thinking itself": Loss("only how hard", _thinking(_only_how_hard), "thinking dropped"),
         "how to think": Loss("an effort, or none", _thinking(_effort_or_none)),
         "deferred tools": Loss("all are loaded", _tools(lambda tool: replace(tool, deferred=False))),
         "namespaces": Loss(
             "their names stay in front of the tools'", _tools(lambda tool: replace(tool, namespace=None))
         ),
         "hosted tools": Loss(
-            "only `$` names", _tools(lambda tool: None if tool.kind == "server" else tool), "run by the host"
+            "only `$` names", _tools(lambda tool: None if tool.kind == "server" else tool), "no hosted tool"
         ),
     },
     "anthropic": {
-        "later prompts": Loss("text of the user", _later_prompts_by_user, "a system prompt behind"),
+        "later prompts": Loss("text of the user", _later_prompts_by_user, "system message sent as user text"),
         "details that repeat": Loss("a text and its signature are a block", _thoughts(_unrepeated)),
         "details": Loss("only what was redacted", _thoughts(_only_redacted), "reasoning_details"),
         "names of reasoning": Loss("there is one", _thoughts(lambda part: replace(part, field="reasoning_content"))),
-        "arguments": Loss("an object", _parts(_arguments_are_objects), "no JSON object"),
-        "detail of images": Loss("no such field", _media(lambda media: replace(media, detail=None)), "how closely"),
+        "arguments": Loss("an object", _parts(_arguments_are_objects), "not a JSON object"),
+        "detail of images": Loss(
+            "no such field", _media(lambda media: replace(media, detail=None)), "image detail dropped"
+        ),
         "penalties and seeds": Loss(
             "no such fields",
             _without("sampling.presence_penalty", "sampling.frequency_penalty", "sampling.seed", "sampling.n"),
@@ -327,43 +329,36 @@ CANNOT: Final[dict[str, dict[str, Loss]]] = {
                 )
             ),
         ),
-        "allowed tools": Loss("all may be called", _any_tool, "some of the tools"),
+        "allowed tools": Loss("all may be called", _any_tool, "allowed_tools dropped"),
         "choices among nothing": Loss(
             "refused where there are no tools",
             lambda request: request if request.tools else replace(request, tool_choice=None, parallel_calls=None),
         ),
         "parallel calls": Loss("said with the choice", _parallel_needs_choice),
-        "thoughts of former turns": Loss("no such word", _without("thinking.keep"), "former turns"),
+        "thoughts of former turns": Loss("no such word", _without("thinking.keep"), "thinking.keep dropped"),
         "no thinking": Loss(
             "without a switch there is only an effort",
             _thinking(lambda thinking: thinking if thinking.enabled else replace(thinking, budget=None)),
         ),
-        "least effort": Loss("it begins at low", _thinking(_known_effort), "effort minimal"),
-        "JSON of no schema": Loss("only with a schema", _json_by_schema, "must be JSON"),
+        "least effort": Loss("it begins at low", _thinking(_known_effort), "effort 'minimal' sent as"),
+        "JSON of no schema": Loss("only with a schema", _json_by_schema, "JSON mode dropped"),
         "names of schemas": Loss("the schema alone", _only_schema),
         "metadata": Loss("only the user's name", _without("metadata"), "metadata"),
-        "cache key": Loss("no such field", _without("cache_key"), "prompt cache"),
+        "cache key": Loss("no such field", _without("cache_key"), "prompt_cache_key"),
         "usage": Loss("it is always told", _without("include_usage")),
     },
     "openai_responses": {
         "failed results": Loss(
             "a failed result is told by its text",
             _results(lambda result: replace(result, is_error=False)),
-            "failed tool",
+            "is_error dropped",
         ),
         "details": Loss("no place for them", _thoughts(lambda part: replace(part, details=())), "reasoning_details"),
         "names of reasoning": Loss("there is one", _thoughts(lambda part: replace(part, field="reasoning_content"))),
         "much of sampling": Loss(
             "no such fields",
-            _without(
-                "sampling.top_k",
-                "sampling.presence_penalty",
-                "sampling.frequency_penalty",
-                "sampling.seed",
-                "sampling.n",
-                "sampling.stop",
-            ),
-            "Responses has no",
+            _without("sampling.top_k", "sampling.seed", "sampling.n", "sampling.stop"),
+            "Responses does not support",
         ),
         "how to think": Loss("an effort, or none", _thinking(_effort_or_none)),
         "usage": Loss("it is always told", _without("include_usage")),

@@ -1,8 +1,9 @@
 """One request and the response to it, without I/O: what the gateway, the agent and the integrations do the same way.
 
     prepare(target) -> the host -> start_response -> feed* -> end | fail
-       ^                  |
-       +---- correct <----+-> error_from
+       ^                  |  ^                                 |
+       +---- correct <----+  +-------- continue_with <---------+  as long as something is `pending`
+                          +-> error_from
 
 A shell owns sockets, timeouts, pauses between attempts, stores, logs and metrics. The errors that it passes on or logs
 come from here, where the keys are masked that the host was sent and may repeat.
@@ -12,33 +13,49 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moonshim.engine.dialects.openai_responses import find_completed
-from moonshim.engine.dialects.protocol import Encoder
+from moonshim.engine.dialects.protocol import ClientEncoder, Encoder
 from moonshim.engine.hosts.errors.body import mask_bytes
 from moonshim.engine.hosts.errors.classify import mask_problem, read_problem
 from moonshim.engine.hosts.learned import LearnedFields
+from moonshim.engine.plan import Plan
 from moonshim.engine.prepare import ParsedRequest, Prepared
 from moonshim.engine.reasoning_cache import CacheEntry
+from moonshim.engine.request.headers import FITTED_HEADERS, fit_headers
+from moonshim.engine.request.messages.documents import Documents
+from moonshim.engine.request.parameters import cache_key_of
 from moonshim.engine.response.reply import MAX_ANSWER_BYTES, Form, ResponseStream, form_of, read_reply
 from moonshim.engine.response.writers import EventCollector
+from moonshim.engine.rounds.answer import AnswerRule, PlainRule
+from moonshim.engine.rounds.rule import Outcome, RoundRule, SearchOutcome, SearchWanted, Wanted
+from moonshim.engine.rounds.search import SearchRule
+from moonshim.engine.rounds.stream import RoundsStream
 from moonshim.engine.stages import Transformer
-from moonshim.engine.values.conversation import Reasoning, Usage
+from moonshim.engine.values.conversation import Media, Message, Reasoning, Usage
 from moonshim.engine.values.events import Failed, Finished
 from moonshim.engine.values.options import KimiOptions
+from moonshim.engine.web_search import SearchAccess
 from moonshim.errors import MoonshimError, Problem
 
 __all__ = [
     "CONTENT_TYPES",
+    "FITTED_HEADERS",
     "EventCollector",
     "Exchange",
     "Form",
     "RequestTarget",
     "ResponseStream",
+    "SearchOutcome",
+    "SearchWanted",
+    "Wanted",
     "describe_counts",
+    "read_reply",
 ]
 
 CONTENT_TYPES: Final[dict[Form, str]] = {
@@ -79,20 +96,27 @@ class Exchange:
         learned: LearnedFields | None = None,
         *,
         recalled: Mapping[int, Reasoning] | None = None,
+        client_headers: Mapping[str, str] | None = None,
         secrets: tuple[str, ...] = (),
         reply_id: str | None = None,
         created: int = 0,
         clock: Callable[[], float] | None = None,
         keeps_response: bool = False,
+        search_access: SearchAccess | None = None,
     ) -> None:
-        """`recalled`: reasoning that the client has lost. `keeps_response`: the client may continue from the response
-        by its id, so that `take_completed` has it."""
+        """`recalled`: reasoning that the client has lost. `client_headers`: under lower-case names. `keeps_response`:
+        the client may continue from the response by its id, so that `take_completed` has it. `search_access`: whether
+        the shell can run a web search; None: it cannot even continue an exchange, so that nothing is ever `pending`."""
         self.parsed: ParsedRequest = parsed
         self.secrets: tuple[str, ...] = secrets
         """What the host is sent and may repeat: keys, mostly. Set it before the request is sent."""
         self._learned = learned if learned is not None else LearnedFields()
         self._recalled, self._reply_id, self._created, self._clock = recalled, reply_id, created, clock
-        self._keeps_response = keeps_response
+        self._keeps_response, self._search_access = keeps_response, search_access
+        self._client_headers = client_headers or {}
+        self.headers: dict[str, str] = {}
+        """The client's headers as the current target accepts them, with those that it needs. A shell decides which of
+        the client's others a host may see."""
         self._corrected: set[Hashable] = set()
         self._target: RequestTarget | None = None
         self._prepared: Prepared | None = None
@@ -101,6 +125,12 @@ class Exchange:
     def forget_response(self) -> None:
         """The same request is sent again: what is known about a response to it is about the next one."""
         self._stream: ResponseStream | None = None
+        self._rounds: RoundsStream | None = None
+        """The stream, if the exchange may have more than one round."""
+        self._answers: AnswerRule | None = None
+        """Checks the response of each round, where the client demands something that the host does not guarantee."""
+        self._continued: ParsedRequest | None = None
+        """The request of the current round, if it is not the first."""
         self._retried = False
         self._is_remembered = self._is_entry_due = False
         self._completed: dict[str, Any] | None = None
@@ -108,6 +138,8 @@ class Exchange:
         self.output_format: Form = "json"
         self.ending: Finished | Failed | None = None
         """How the response ended, once it has."""
+        self.has_ended: bool = False
+        """The host has ended its response to the current request; only usage may still come."""
         self.is_useless: bool = False
         """The response has failed: what the host still sends is not worth reading."""
         self.sent_end: bool = False
@@ -134,11 +166,17 @@ class Exchange:
     def prepare(self, target: RequestTarget) -> Prepared:
         """The request for this target, with what is known about its host. An earlier response is forgotten."""
         self.forget_response()
-        self._target, self._prepared = target, self._prepare(target, self._learned.overrides_for(target.key))
+        prepared = self._prepare(target, self._learned.overrides_for(target.key))
+        self.headers, changes = fit_headers(self._client_headers, prepared.profile)
+        if (session := prepared.profile.session_header) is not None and session not in self.headers:
+            request = self.parsed.request
+            self.headers[session] = request.cache_key or cache_key_of(request)
+        self._target = target
+        self._prepared = replace(prepared, changes=[*prepared.changes, *changes]) if changes else prepared
         return self._prepared
 
     def _prepare(self, target: RequestTarget, learned: Mapping[str, Any]) -> Prepared:
-        return self.parsed.prepare(
+        return (self._continued or self.parsed).prepare(
             upstream=target.upstream,
             host=target.host,
             base_url=target.base_url,
@@ -151,13 +189,26 @@ class Exchange:
             reply_id=self._reply_id,
             created=self._created,
             clock=self._clock,
+            search_access=self._search_access,
         )
+
+    def documents(self) -> list[Media]:
+        """The documents that the current target does not accept, for `use_documents`."""
+        return [] if "file" in self.prepared.profile.media else self.parsed.documents()
+
+    def use_documents(self, extracted: Documents) -> Prepared:
+        """The request for the current target, with what was extracted from its documents."""
+        self.parsed.extracted = extracted
+        return self.prepare(self.target)
 
     def correct(self, problem: Problem) -> bool:
         """Whether the host refused something that the next `prepare` for it corrects: at most once per target."""
         target, sent = self.target, self.prepared
         if target.key in self._corrected or not self._learned.learn_from_error(
-            target.key, sent.profile, problem, lambda fields: self._prepare(target, fields).body != sent.body
+            target.key,
+            sent.profile,
+            problem,
+            lambda fields: self._prepare(target, self._learned.overrides_for(target.key) | fields).body != sent.body,
         ):
             return False
         self._corrected.add(target.key)
@@ -197,9 +248,19 @@ class Exchange:
         return self._stream
 
     @property
+    def has_response(self) -> bool:
+        """Whether `start_response` was called for the current attempt."""
+        return self._stream is not None
+
+    @property
     def usage(self) -> Usage | None:
         """Tokens as the host counted them, of all its responses to this request; None: not known."""
         return None if self._stream is None else self._stream.usage
+
+    @property
+    def message(self) -> Message:
+        """The response so far; empty before it starts."""
+        return Message("assistant") if self._stream is None else self._stream.message
 
     @property
     def repair_counts(self) -> dict[str, int]:
@@ -231,6 +292,8 @@ class Exchange:
         if output_format is None and self.parsed.request.stream is True:
             is_same = accepts_ndjson and self.input_format == "ndjson" and not plan.translates
             output_format = "ndjson" if is_same else "sse"
+        if self._rounds is not None or self.prepared.search is not None or self.prepared.expected is not None:
+            return self._start_round(output_format or "json", limit, encoder)
         self.output_format = output_format or "json"
         self._stream = read_reply(
             plan,
@@ -240,6 +303,35 @@ class Exchange:
             limit=limit,
             encoder=encoder,
             collect=collect or self.prepared.profile.reasoning_in is not None,
+        )
+        return None
+
+    def _start_round(self, output_format: Form, limit: int, encoder: Encoder | None) -> None:
+        """The response of one round: its events go through the rule of the exchange to the client's encoder."""
+        plan, search, expected = self.prepared.plan, self.prepared.search, self.prepared.expected
+        assert plan.client is not None, "the plan is that of a prepared request"
+        if self._answers is not None:
+            self._answers.expect(expected)
+        open_round = partial(
+            _read_round, plan, self.input_format, hold_empty=self.target.retry_empty_answer, limit=limit
+        )
+        if self._rounds is not None:
+            self._rounds.start_round(open_round)
+            self.has_ended = False
+            return
+        self.output_format = "json" if output_format == "json" else "sse"
+        played_by: RoundRule = PlainRule() if search is None else SearchRule(search, plan.reply.id)
+        if expected is not None:
+            self._answers = AnswerRule(played_by, expected, may_ask=self._search_access is not None)
+            played_by = self._answers
+        self._stream = self._rounds = RoundsStream(
+            plan.client,
+            plan.reply,
+            self.output_format,
+            played_by,
+            open_round,
+            # A shell that takes events runs no searches, so there are no events of any.
+            cast("ClientEncoder | None", encoder),
         )
 
     def feed(self, data: bytes) -> bytes:
@@ -266,6 +358,7 @@ class Exchange:
     def _pass_on(self, out: bytes, *, over: bool = False) -> bytes:
         """What the client gets of these bytes, which may be the last ones."""
         ending = self.ending = self.stream.ending
+        self.has_ended = ending is not None if self._rounds is None else self._rounds.is_round_over
         self.is_useless = self.stream.problem is not None
         if isinstance(ending, Failed):
             out = mask_bytes(out, self.secrets)
@@ -286,6 +379,35 @@ class Exchange:
         Of several choices, the last one may not have begun.
         """
         return self.prepared.body.get("n") in (None, 1) and self.stream.complete
+
+    # --- another round -----------------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> tuple[Wanted, ...] | None:
+        """What the shell has to do before `continue_with`, which may be nothing; None: the response is complete."""
+        return None if self._rounds is None else self._rounds.pending
+
+    @property
+    def has_fallback(self) -> bool:
+        """Whether the response ends well even if the request of the next round fails: `fail` then ends it."""
+        return self._rounds is not None and self._rounds.has_fallback
+
+    def continue_with(self, outcomes: Sequence[Outcome]) -> bytes:
+        """What was pending is done; the bytes for the client.
+
+        Unless the response has an `ending` then, `prepared` is the request of the next round: the shell sends it, and
+        calls `start_response` for its response. If that fails, `fail` ends the response.
+        """
+        assert self._rounds is not None, "nothing is pending"
+        following, out = self._rounds.resume(outcomes)
+        if following.messages:
+            request = self._continued or self.parsed
+            self._continued = request.followed_by(
+                following.messages, keeps_choice=following.keeps_choice, stops_thinking=following.stops_thinking
+            )
+            self._prepared = self._prepare(self.target, self._learned.overrides_for(self.target.key))
+            return out
+        return self._pass_on(out)
 
     # --- what is remembered ------------------------------------------------------------------------------------
 
@@ -326,6 +448,12 @@ class Exchange:
         self.input_format = form_of(content_type)
         self._retried, self.ending = True, None
         self._is_remembered = self._is_entry_due = False  # what was stored is not the whole message
+
+
+def _read_round(plan: Plan, input_format: Form, encoder: Encoder, *, hold_empty: bool, limit: int) -> ResponseStream:
+    return read_reply(
+        plan, input_format=input_format, output_format="sse", hold_empty=hold_empty, limit=limit, encoder=encoder
+    )
 
 
 def describe_counts(*counts: Mapping[str, int]) -> str:

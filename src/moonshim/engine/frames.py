@@ -62,8 +62,8 @@ class HostFrame(Struct, Generic[Origin], eq=False):
     parts: list[ChoicePart] = []
     size: int = 0
     """How many characters of text came in it."""
-    passes: bool = False
-    """It leaves as it came: it contains nothing that the engine knows."""
+    is_unknown: bool = False
+    """The decoder cannot read the payload. A writer that keeps frames sends it unchanged."""
     failed: Failed | None = None
     """The error that it reports."""
 
@@ -124,7 +124,7 @@ class Released(Struct, Generic[Origin]):
 
 
 class HeldFrames:
-    """The frames that wait for one held text, each with its share of it."""
+    """The frames that wait for one held piece of text, each with its share of the characters."""
 
     __slots__ = ("_waiting",)
 
@@ -141,9 +141,9 @@ class HeldFrames:
         """Book `said` to the frames it came in.
 
         `before` was held, then the frame's own text was read, and now `after` is held.
-        What of `before` was said goes to those who wait for it; the rest of `said`
-        is the frame's own. Whoever waits for text that became part of a marker waits
-        no longer.
+        The part of `before` that was written goes to the frames that wait for it; the rest
+        of `said` belongs to the current frame. A frame that waits for text which became part
+        of a marker stops waiting.
         """
         released = len(before) if said.startswith(before) else len(said) if before.startswith(said) else 0
         still = before[released:] if len(said) == released and after.startswith(before[released:]) else ""
@@ -169,13 +169,13 @@ class HeldFrames:
             self.hold(output, fresh)
 
     def hold(self, output: FrameOutput, share: int) -> None:
-        """The frame waits for so many of its characters."""
+        """Make the frame wait for `share` of its characters."""
         output.waiting += 1
         output.held += share
         self._waiting.append((output, share))
 
     def release_all(self) -> None:
-        """Nobody waits any longer: what is held will go out with a later frame."""
+        """Stop all waiting: the held text goes out with a later frame."""
         for waiting, _ in self._waiting:
             waiting.waiting -= 1
         self._waiting.clear()

@@ -35,7 +35,7 @@ class PlanSpec(Struct, frozen=True, kw_only=True):
     """What repairing a response needs to know about its request: the one argument of `Plan`."""
 
     model: str
-    """The name under which the host knows the model."""
+    """The host's name for the model."""
     options: KimiOptions
     tools: Sequence[Tool] | None = None
     """The declared tools; None: not known."""
@@ -46,17 +46,22 @@ class PlanSpec(Struct, frozen=True, kw_only=True):
     grammar: str | None = None
     """The grammar of tool calls in text; None: that of the model's Kimi generation."""
     names: Mapping[str, str] = {}
-    """What the client calls the tools that go by another name at the host."""
+    """The client's names of the tools that have a different name at the host."""
     dialects: tuple[Dialect, Dialect] | None = None
-    """The client's and the host's; None: both speak Chat."""
+    """The client's and the host's dialect; None if both use Chat."""
     reply: ResponseContext | None = None
     hides_usage: bool = False
-    """The client did not ask for a chunk of usage, though the host was asked for one."""
+    """Whether the usage chunk is hidden from the client, because only Moonshim requested it."""
     transformers: Sequence[Transformer] = ()
+    cache_ttl: str | None = None
+    """For how long the host caches what it writes for this request, if that is the same for all of it."""
 
 
 class Plan:
-    """Makes the parts that repair one response. It holds no state of a stream: one plan may serve many responses."""
+    """What the repair of a response needs to know about its request. `prepare_request` creates it.
+
+    A plan holds no state of a response: one plan can be used for several responses.
+    """
 
     __slots__ = (
         "_declared",
@@ -64,6 +69,7 @@ class Plan:
         "_history",
         "_may_call",
         "_transformers",
+        "cache_ttl",
         "client",
         "hides_usage",
         "model",
@@ -76,14 +82,16 @@ class Plan:
     def __init__(self, spec: PlanSpec) -> None:
         self.model: str = spec.model
         self.names: Mapping[str, str] = spec.names
-        """What the client calls the tools that go by another name at the host."""
+        """The client's names of the tools that have a different name at the host."""
         self.client: Dialect | None
         self.upstream: Dialect | None
         self.client, self.upstream = spec.dialects if spec.dialects is not None else (None, None)
-        """Which dialects the two sides speak; None: both speak Chat."""
+        """The dialects of the two sides; None if both use Chat."""
         self.reply: ResponseContext = spec.reply if spec.reply is not None else ResponseContext(model=spec.model)
         self.hides_usage: bool = spec.hides_usage
-        """The client did not ask for a chunk of usage, though the host was asked for one."""
+        """Whether the usage chunk is hidden from the client, because only Moonshim requested it."""
+        self.cache_ttl: str | None = spec.cache_ttl
+        """For how long the host caches what it writes for this request, if that is the same for all of it."""
         self.options: KimiOptions = spec.options
         self._grammar_name, self._history, self._may_call = spec.grammar, spec.history, spec.may_call
         self._declared = DeclaredTools(None if spec.tools is None else list(spec.tools))
@@ -92,14 +100,14 @@ class Plan:
 
     @property
     def translates(self) -> bool:
-        """Whether the response has to be encoded again: in another dialect, with custom tool calls, or after stages."""
+        """Whether the response has to be encoded: for another dialect, for custom tool calls, or after transformers."""
         if self.client is None or self.upstream is None:
             return False
         custom = any(tool.kind == "custom" for tool in self.reply.tools.values())
         return custom or bool(self._transformers) or not (self.client.name == self.upstream.name == "openai_chat")
 
     def stages(self) -> StageChain:
-        """New stages for one response, in the order in which they see it: the last transformer of the chain first."""
+        """New stages for one response, in the order of processing: the last transformer of the chain first."""
         return StageChain(
             (name_of(transformer), stage)
             for transformer in self._transformers
@@ -113,11 +121,11 @@ class Plan:
         except Exception as error:
             raise TransformerFailed.from_error(name, error) from error
         if not isinstance(made, list):
-            raise TransformerFailed(name, f"its stages are {type(made).__name__}, not a list")
+            raise TransformerFailed(name, f"its stages must be a list, not {type(made).__name__}")
         return made
 
     def new_repairer(self) -> ResponseRepairer:
-        """Make the repairer of one choice."""
+        """A new repairer for one choice."""
         options = self.options
         ids = IdRepairer(
             self._history,
@@ -171,12 +179,14 @@ def plan_for(
     history: Iterable[Mapping[str, Any] | Message] | None = None,
     options: KimiOptions | None = None,
 ) -> Plan:
-    """The plan that was given; or one from the keywords of `Mender` and others: OpenAI dicts or canonical values."""
+    """The given plan, or a new one from the arguments of `Mender` and others: OpenAI dicts or canonical values."""
     if plan is not None:
         if not isinstance(plan, Plan):
-            raise InvalidInput(f"plan must be what prepare_request gave, not {type(plan).__name__}", field="plan")
+            raise InvalidInput(f"plan must be a Plan from prepare_request, not {type(plan).__name__}", field="plan")
         if any(one is not None for one in (model, tools, tool_choice, history, options)):
-            raise InvalidInput("a plan already says model, tools, history and options", field="plan")
+            raise InvalidInput(
+                "plan already contains model, tools, tool_choice, history and options: do not pass both", field="plan"
+            )
         return plan
     if not isinstance(model, str):
         raise InvalidInput(f"model must be a string, not {type(model).__name__}", field="model")
@@ -203,7 +213,7 @@ def allows_calls(tools: Sequence[Any] | None, tool_choice: Any) -> bool:
 
 def check_options(options: object) -> None:
     if not isinstance(options, KimiOptions):
-        hint = "; make them with KimiOptions.from_json(…)" if isinstance(options, Mapping) else ""
+        hint = "; use KimiOptions.from_json(…)" if isinstance(options, Mapping) else ""
         raise InvalidInput(f"options must be KimiOptions, not {type(options).__name__}{hint}", field="options")
 
 

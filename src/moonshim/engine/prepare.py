@@ -24,14 +24,27 @@ from moonshim.engine.repair.arguments import SafeArguments
 from moonshim.engine.request.adapt import adapt_foreign_history, adapt_request
 from moonshim.engine.request.extra_body import check_extra_body, merge_extra_body
 from moonshim.engine.request.messages.chat_fields import mark_prefill
+from moonshim.engine.request.messages.documents import Documents, documents_in, show_documents
 from moonshim.engine.request.messages.history_ids import policy_of
 from moonshim.engine.request.messages.legacy_functions import convert_function_fields
 from moonshim.engine.request.messages.reasoning import read_think_text, restore_reasoning
 from moonshim.engine.signing import Signer
 from moonshim.engine.stages import Transformer, TransformerFailed, name_of
-from moonshim.engine.tokens import estimate_tokens
-from moonshim.engine.values.conversation import Change, Message, Reasoning, Request, ToolCall, ToolResult
+from moonshim.engine.tokens import estimate_tokens, sample_tokens
+from moonshim.engine.values.conversation import (
+    Change,
+    Media,
+    Message,
+    Reasoning,
+    Request,
+    Thinking,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from moonshim.engine.values.expected import ExpectedAnswer
 from moonshim.engine.values.options import KimiOptions
+from moonshim.engine.web_search import SearchAccess, SearchTool
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.errors import InvalidInput, MoonshimError, Problem, Refused, problem_of
 
@@ -62,22 +75,26 @@ def _refuse_deep_nesting(work: Callable[P, T]) -> Callable[P, T]:
         try:
             return work(*args, **kwargs)
         except RecursionError:
-            raise InvalidInput("this is nested too deeply to be read") from None
+            raise InvalidInput("the input is nested too deeply") from None
 
     return wrapper
 
 
 class Prepared(Struct, frozen=True):
-    """A request that its host accepts."""
+    """The result of `prepare_request`: a request in a form that the host accepts."""
 
     body: dict[str, Any]
     """The body to send."""
     changes: list[Change]
-    """Everything not sent as received: the rule, the path and the reason."""
+    """The differences from what the client sent, each with its rule, reason and path."""
     plan: Plan
-    """For the reply: `Mender(plan=…)`, `mend_chunks` and `mend_response` take it."""
+    """Pass it to `Mender(plan=…)`, `mend_chunks` or `mend_response` to process the response."""
     profile: HostProfile
     """The host profile that was applied."""
+    search: SearchTool | None = None
+    """The web search that is answered in rounds, if any."""
+    expected: ExpectedAnswer | None = None
+    """What the client demands of the response, and the host does not guarantee: see `Exchange.pending`."""
 
     needs: ClassVar[FormerName] = FormerName("profile")
 
@@ -85,7 +102,7 @@ class Prepared(Struct, frozen=True):
 class ParsedRequest:
     """A parsed client request, immutable, that can be prepared for several targets."""
 
-    __slots__ = ("_body", "_signer", "_turns", "changes", "dialect", "request")
+    __slots__ = ("_body", "_estimate", "_sample", "_signer", "_turns", "changes", "dialect", "extracted", "request")
 
     def __init__(self, body: Any, dialect: str, request: Request, changes: list[Change], signer: Signer) -> None:
         self.dialect: str = dialect
@@ -93,9 +110,32 @@ class ParsedRequest:
         """The client's request under the client's own names."""
         self.changes: list[Change] = changes
         """What parsing dropped."""
+        self.extracted: Documents = {}
+        """What was extracted from `documents`, by their data. Set it before anything is estimated or prepared."""
         self._body = body
         self._signer = signer
         self._turns: ConversationIndex | None = None
+        self._estimate: int | None = None
+        self._sample: int | None = None
+
+    def followed_by(
+        self, messages: Sequence[Message], *, keeps_choice: bool = True, stops_thinking: bool = False
+    ) -> ParsedRequest:
+        """The request with more messages: the next round of the same exchange."""
+        request = self.request
+        places = (*request.locations, *("messages" for _ in messages)) if request.locations else ()
+        request = replace(request, messages=(*request.messages, *messages), locations=places)
+        if not keeps_choice and request.tool_choice is not None and request.tool_choice.mode in ("required", "tool"):
+            request = replace(request, tool_choice=ToolChoice("auto"))
+        if stops_thinking:
+            request = replace(request, thinking=Thinking(enabled=False))
+        followed = ParsedRequest(self._body, self.dialect, request, self.changes, self._signer)
+        followed.extracted = self.extracted
+        return followed
+
+    def documents(self) -> list[Media]:
+        """The documents whose text the model needs if its host does not accept files, each once: PDFs."""
+        return list({media.data or "": media for media in documents_in(self.request.messages)}.values())
 
     @_refuse_deep_nesting
     def lost_turns(self) -> list[LostTurn]:
@@ -109,11 +149,35 @@ class ParsedRequest:
             self._turns = ConversationIndex(self.request.messages)
         return self._turns
 
+    @_refuse_deep_nesting
+    def estimate_tokens(self) -> int:
+        """The tokens of the prompt, estimated rather too high than too low; computed once."""
+        if self._estimate is None:
+            self._estimate = estimate_tokens(self._readable())
+        return self._estimate
+
+    @_refuse_deep_nesting
+    def sample_tokens(self) -> int:
+        """A cheaper estimate, from a sample of a long prompt; computed once."""
+        if self._sample is None:
+            self._sample = sample_tokens(self._readable())
+        return self._sample
+
+    def _readable(self) -> Request:
+        """The request with the text of its documents."""
+        if not self.extracted:
+            return self.request
+        return replace(self.request, messages=show_documents(self.request.messages, self.extracted))
+
     def cache_entry(self, answer: Message) -> CacheEntry | None:
         """Where to store the reasoning of the response to this request; None if it has none."""
         if not any(isinstance(part, Reasoning) for part in answer.parts):
             return None  # without reading the conversation
         return cache_entry(self.turns(), answer)
+
+    def _starts_with_estimate(self, client: Dialect, host: Dialect) -> bool:
+        """Whether the client's stream starts with a count that this host reports at the end."""
+        return client.counts_input_first and not host.counts_input_first and bool(self.request.stream)
 
     @_refuse_deep_nesting
     def prepare(
@@ -131,8 +195,12 @@ class ParsedRequest:
         reply_id: str | None = None,
         created: int = 0,
         clock: Callable[[], float] | None = None,
+        search_access: SearchAccess | None = None,
     ) -> Prepared:
-        """Adapt the request to this host and model; see `prepare_request`."""
+        """Adapt the request to this host and model; see `prepare_request`.
+
+        `search_access`: who runs the web search that the request declares; None: nobody plays the rounds for it.
+        """
         client = dialect_named(self.dialect)
         dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
         if options is not None:
@@ -161,7 +229,14 @@ class ParsedRequest:
         if options is None and not overrides and _passes_through(client, profile):
             adapted = adapt_foreign_history(request, profile)
         else:
-            adapted = adapt_request(request, profile, options or _UNCONFIGURED, mend_arguments=_mend_arguments)
+            adapted = adapt_request(
+                request,
+                profile,
+                options or _UNCONFIGURED,
+                mend_arguments=_mend_arguments,
+                search_access=search_access,
+                documents=self.extracted,
+            )
         out, dropped = host_dialect.render_request(adapted.request)
         if extra_body:
             out, merged = merge_extra_body(out, extra_body)
@@ -175,6 +250,7 @@ class ParsedRequest:
             request=original,
             tools=adapted.tools,
             signer=self._signer,
+            input_estimate=self.sample_tokens() if self._starts_with_estimate(client, host_dialect) else None,
         )
         sent, choice = adapted.request, adapted.request.tool_choice
         spec = PlanSpec(
@@ -189,17 +265,21 @@ class ParsedRequest:
             reply=reply,
             hides_usage=original.include_usage is not True,
             transformers=transformers,
+            cache_ttl=_cache_ttl(profile, out),
         )
-        return Prepared(out, [*changes, *adapted.changes, *dropped], Plan(spec), profile)
+        everything = [*changes, *adapted.changes, *dropped]
+        return Prepared(out, everything, Plan(spec), profile, adapted.search, adapted.expected)
 
 
 @_refuse_deep_nesting
 def read_request(
     body: Any, *, dialect: str = "openai_chat", secret: bytes | None = None, default_model: str | None = None
 ) -> ParsedRequest:
-    """Parse a client's request, to prepare it for one or more hosts. `body` is not modified.
+    """Parse a client's request, so that it can be prepared for one or more hosts. `body` is not modified.
 
-    `default_model` is used if the body names no model. See `prepare_request` for the other arguments.
+    `dialect` is the client's dialect, and `secret` opens signed tokens in the request. `default_model` is used if the
+    body has no model. Returns a `ParsedRequest`; call its `prepare` method for each host. Raises `InvalidInput` with
+    the field if the request is invalid.
     """
     client = dialect_named(dialect)
     signer = _signer(secret) if isinstance(secret, bytes) else Signer(secret)
@@ -233,16 +313,23 @@ def prepare_request(
 ) -> Prepared:
     """Adapt a client's request to its host and model. `body` is not modified.
 
-    `dialect` is the client's, `upstream` the host's. The host is named, or detected from `base_url`; `overrides` sets
-    fields of its profile. `model` is the host's name of the model, if the client uses another one. `secret` signs the
-    tokens that we create (signatures, encrypted content); `recalled` is reasoning that the client has lost, by
-    message index (see docs/requests.md); `transformers` change the request before anything else, and the response
-    (docs/transformers.md); `extra_body` is deep-merged into the body that is sent, and wins; `reply_id` and `created`
-    identify the response if the host does not; `clock` (`time.time`) is called when a Responses reply is completed.
+    - `dialect`: the client's dialect.
+    - `upstream`: the host's dialect.
+    - `host`: the name of the host. Without it, the host is detected from `base_url`.
+    - `model`: the host's name for the model, if the client uses another one.
+    - `options`: what to repair. The default depends on the model.
+    - `overrides`: fields of the host profile, by name.
+    - `secret`: signs the tokens that Moonshim creates (signatures, encrypted content).
+    - `recalled`: reasoning that the client did not send back, by message index (docs/reference/requests.md).
+    - `transformers`: change the request before anything else, and then the response (docs/guides/transformers.md).
+    - `extra_body`: merged deeply into the body to send; its values take precedence.
+    - `reply_id`, `created`: identify the response if the host does not.
+    - `clock`: returns the time (`time.time`) when a response for a Responses client is complete.
 
-    Raises `InvalidInput` with the field for a request that is invalid or cannot be adapted.
+    Returns the body to send, the changes, and the plan for the response. Raises `InvalidInput` with the field if the
+    request is invalid or cannot be adapted.
 
-    >>> body = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}], "temperature": 0.2}
+    >>> body = {"model": "kimi-k3", "messages": [{"role": "user", "content": "hi"}], "temperature": 0.2}
     >>> prepared = prepare_request(body, host="moonshot")
     >>> "temperature" in prepared.body, prepared.changes[0].place
     (False, 'temperature')
@@ -281,7 +368,7 @@ def _apply_transformers(request: Request, transformers: Sequence[Transformer]) -
         except Exception as error:
             raise TransformerFailed.from_error(name, error) from error
         if not isinstance(adapted, Request):
-            raise TransformerFailed(name, f"it made {type(adapted).__name__} of a request")
+            raise TransformerFailed(name, f"it returned {type(adapted).__name__}, not a Request")
         if adapted.locations == request.locations and len(adapted.messages) != len(request.messages):
             where = {id(message): place for message, place in zip(request.messages, request.locations, strict=False)}
             adapted = replace(
@@ -310,6 +397,14 @@ def _modernize(request: Request, profile: HostProfile) -> tuple[Request, list[Ch
     return request, changes
 
 
+def _cache_ttl(profile: HostProfile, body: Mapping[str, Any]) -> str | None:
+    """How long the host caches what it writes for this body, if that is the same for all of it."""
+    if profile.cache_ttl != "prompt_cache_options":
+        return None
+    options = body.get("prompt_cache_options")
+    return "1h" if isinstance(options, dict) and options.get("ttl") == "1h" else "5m"
+
+
 def _options_for(request: Request, profile: HostProfile) -> KimiOptions:
     """How much of a response is repaired by default."""
     if is_kimi_model(request.model):
@@ -328,7 +423,7 @@ def _digest(body: Any) -> str:
     try:
         return hashlib.sha256(encode(body)).hexdigest()[:24]
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInput(f"this is not JSON: {error}") from None
+        raise InvalidInput(f"the request body is not valid JSON: {error}") from None
 
 
 def _mend_arguments(text: str) -> str | None:
@@ -339,7 +434,9 @@ def _mend_arguments(text: str) -> str | None:
 
 
 def render_problem(problem: Problem | MoonshimError, *, dialect: str) -> dict[str, Any]:
-    """The error body in a client's dialect, for a `Problem` or one of our own errors.
+    """Render a `Problem`, or an error raised by Moonshim, as an error body in the client's dialect.
+
+    Raises `InvalidInput` for an unknown dialect.
 
     >>> render_problem(InvalidInput("a message must be an object", field="messages[3]"), dialect="anthropic")["error"]
     {'type': 'invalid_request_error', 'message': 'messages[3]: a message must be an object'}
@@ -349,9 +446,10 @@ def render_problem(problem: Problem | MoonshimError, *, dialect: str) -> dict[st
 
 @_refuse_deep_nesting
 def count_tokens(body: Any, *, dialect: str = "anthropic") -> int:
-    """Estimate the number of tokens in a request, for clients that ask before sending. Rather too high than too low.
+    """Estimate the number of tokens in a request, for clients that need it before sending.
 
-    Only the host knows the exact number. See docs/tokens.md.
+    The estimate is meant to be too high rather than too low; only the host knows the exact number. See
+    docs/concepts/tokens.md. Raises `InvalidInput` with the field if the request is invalid.
 
     >>> count_tokens({"model": "k3", "messages": [{"role": "user", "content": "Hello, world"}]}) > 2
     True
@@ -361,7 +459,7 @@ def count_tokens(body: Any, *, dialect: str = "anthropic") -> int:
 
 
 def _with_model(body: Any, model: str | None) -> Any:
-    """Set our model in a body that names none."""
+    """Set the model in a body that has none."""
     return {**body, "model": model} if isinstance(body, dict) and body.get("model") is None and model else body
 
 
@@ -377,10 +475,13 @@ def translate_messages(
     resolve_tool_call_id: ResolveId | None = None,
     resolve_tool_response_id: ResolveId | None = None,
 ) -> list[Any]:
-    """Translate messages from one dialect to another, including ids, reasoning and media.
+    """Translate messages from the dialect `from_` to the dialect `to`, including ids, reasoning and media.
 
     For `to="vercel_ai"`, a resolver is called with each id as it appears in `messages` and the tool name, in order,
     and returns the id to write. Without a resolver for results, a result gets the id of its call.
+
+    Raises `InvalidInput` with the field for an invalid message, and `CannotExpress` for media that the target dialect
+    does not support.
 
     >>> translate_messages([{"role": "user", "content": "hi"}], from_="openai_chat", to="anthropic")
     [{'role': 'user', 'content': 'hi'}]
@@ -394,7 +495,7 @@ def translate_messages(
     }
     custom = {field: resolve for field, resolve in resolvers.items() if resolve is not None}
     if custom and to != "vercel_ai":
-        raise InvalidInput(f"resolvers are for to='vercel_ai', not {to!r}", field=next(iter(custom)))
+        raise InvalidInput(f"id resolvers require to='vercel_ai', not {to!r}", field=next(iter(custom)))
     parsed: list[Message] = _messages_of(from_).parse_messages(messages)
     if custom:
         received = dict(_received_ids(parsed))

@@ -33,9 +33,11 @@ __all__ = [
     "MAX_LOST_TURNS",
     "CacheEntry",
     "ConversationIndex",
+    "ConversationStart",
     "LostTurn",
     "ReasoningLookup",
     "cache_entry",
+    "conversation_start",
     "is_empty_reasoning",
     "lookup",
     "store_key",
@@ -223,6 +225,34 @@ def cache_entry(conversation: Request | ConversationIndex, answer: Message) -> C
         return None
     turns = conversation if isinstance(conversation, ConversationIndex) else ConversationIndex(conversation.messages)
     return turns.entry_for(answer)
+
+
+class ConversationStart(Struct, frozen=True):
+    """Digests that identify a conversation by how it begins."""
+
+    opening: str
+    """Of everything before the first assistant turn. Other conversations may begin with the same words."""
+    identity: str | None
+    """Of that and the first assistant turn; None before there is one."""
+    has_one_turn: bool
+    """There is an assistant turn, and no other."""
+
+
+def conversation_start(messages: Sequence[Message]) -> ConversationStart:
+    """How a conversation begins. The same for all its requests, since clients repeat the history.
+
+    >>> asked, answer = Message("user", (Text("hi"),)), Message("assistant", (Text("Hello!"),))
+    >>> first, second = conversation_start([asked]), conversation_start([asked, answer, asked])
+    >>> first.opening == second.opening, first.identity, second.has_one_turn
+    (True, None, True)
+    """
+    steps = ((index, _turn_step(message)) for index, message in enumerate(messages) if message.role == "assistant")
+    turns = ((index, step) for index, step in steps if step is not None)
+    index, step = next(turns, (len(messages), None))
+    opening = _digest("".join(ConversationIndex(messages[:index])._since))
+    if step is None:
+        return ConversationStart(opening, None, False)
+    return ConversationStart(opening, _digest(opening + step), next(turns, None) is None)
 
 
 def lookup(turn: LostTurn, entries: Mapping[str, bytes]) -> Reasoning | None:

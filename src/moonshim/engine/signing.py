@@ -26,7 +26,7 @@ from moonshim.errors import InvalidInput
 
 __all__ = ["PREFIX", "InvalidSignature", "SignedKind", "SignedPayload", "Signer", "UnknownSigningKey", "is_signed"]
 
-SignedKind: TypeAlias = Literal["reasoning", "summary"]
+SignedKind: TypeAlias = Literal["reasoning", "summary", "search"]
 """What a token is for."""
 
 PREFIX: Final = "moonshim1."
@@ -102,14 +102,25 @@ class Signer:
         if made_as is None:
             raise InvalidSignature("this token was issued by Moonshim and has been altered", field=field)
         if made_as != kind:
-            raise InvalidSignature(f"this token was issued by Moonshim for a {made_as}: it is no {kind}", field=field)
+            raise InvalidSignature(
+                f"this token was issued by Moonshim as {made_as} and cannot be used as {kind}", field=field
+            )
         try:
             payload = _decode_payload(_from_text(parts[1]))
         except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
             raise InvalidSignature("this token was issued by Moonshim and cannot be read", field=field) from None
         if payload.field not in _FIELDS:
-            raise InvalidSignature("this token was issued by Moonshim and names no field of reasoning", field=field)
+            raise InvalidSignature(
+                "this token was issued by Moonshim and names an unknown reasoning field", field=field
+            )
         return payload
+
+    def is_for(self, token: object, kind: SignedKind) -> bool:
+        """Whether this is our own token, under this key, and was created as this kind."""
+        parts = token.removeprefix(PREFIX).split(".") if isinstance(token, str) and is_signed(token) else []
+        if len(parts) != 3 or parts[0] != self.key_id or not parts[1].isascii() or not parts[2].isascii():
+            return False
+        return self._kind(parts[1], parts[2]) == kind
 
     def _kind(self, body: str, tag: str) -> str | None:
         """The kind that a token was created as; None if the tag does not match."""

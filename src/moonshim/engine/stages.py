@@ -38,13 +38,16 @@ class Transformer(Protocol):
 
 
 class TransformerFailed(MoonshimError):
-    """A transformer raised, or returned something invalid. The message names it and contains none of its data."""
+    """A transformer raised an exception or returned something invalid.
+
+    The message names the transformer and contains no data of the conversation.
+    """
 
     code = "transformer_failed"
     status = 500
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"the transformer {name} failed: {why}")
+        super().__init__(f"transformer {name} failed: {why}")
         self.name: str = name
         self.why: str = why
 
@@ -99,12 +102,12 @@ class _CheckedStage:
 
     def _check_events(self, returned: object) -> list[Event]:
         if not isinstance(returned, list):
-            raise _InvalidOutput(f"it gave {type(returned).__name__}, not a list of events")
+            raise _InvalidOutput(f"it returned {type(returned).__name__}, not a list of events")
         for event in returned:
             if type(event) not in _EVENTS:
-                raise _InvalidOutput(f"it gave {type(event).__name__}, which is no event")
+                raise _InvalidOutput(f"it returned {type(event).__name__}, which is not an event")
             if isinstance(event, (BlockDelta, BlockSigned, BlockClosed)) and event.index not in self._open:
-                raise _InvalidOutput(f"it told something of block {event.index}, which is not open")
+                raise _InvalidOutput(f"it sent an event for block {event.index}, which is not open")
             if isinstance(event, BlockOpened) and event.index in self._open:
                 raise _InvalidOutput(f"it opened block {event.index} twice")
             _track_blocks(self._open, event)
@@ -152,7 +155,7 @@ class StageChain:
                     continue
                 events = stage.feed(events)
                 if any(isinstance(returned, (Finished, Failed)) for returned in events):
-                    raise _InvalidOutput("it ended the answer before its host did")
+                    raise _InvalidOutput("it ended the response before the host did")
             except BaseException as error:  # nothing is awaited here, so no cancellation or exit can arrive
                 self.failure = TransformerFailed.from_error(stage.name, error)
                 return []

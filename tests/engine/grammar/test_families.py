@@ -31,7 +31,7 @@ def test_every_family_can_be_told_that_tags_are_text(name: str) -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_list_of_those_that_are() -> None:
-    with pytest.raises(InvalidInput, match=r"no grammar is called 'hermess'; there are kimi, .*hermes, ") as refused:
+    with pytest.raises(InvalidInput, match=r"unknown grammar 'hermess'; expected one of: kimi, .*hermes, ") as refused:
         grammar_for("hermess", "text")
     assert refused.value.field == "grammar"
 

@@ -30,7 +30,7 @@ def test_tags_are_words_where_reasoning_has_its_own_field() -> None:
 
 PROMPT: dict[str, tuple[str, list[GrammarEvent], str]] = {
     "half a tag": ("Hi <tool_c", [TextFound("text", "Hi ")], "<tool_c"),
-    "a tag that is none": ("Hi <tool_x", [TextFound("text", "Hi <tool_x")], ""),
+    "an invalid tag": ("Hi <tool_x", [TextFound("text", "Hi <tool_x")], ""),
     "a name": (OPEN, [CallStarted("text", "", "put")], ""),
     "half a string": (
         f"{OPEN}<parameter=text>\na\n",

@@ -216,6 +216,13 @@ CASES: dict[str, tuple[str, str, Json, Json, list[str]]] = {
         },
         ["response_format"],
     ),
+    "a schema without a name, which Moonshot refuses": (
+        "moonshot",
+        "k3",
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}}}},
+        ["response_format"],
+    ),
     "where the host wants no other flavour": (
         "vllm",
         "k3",

@@ -31,16 +31,25 @@ DIALECTS: Final = ("openai_chat", "anthropic", "openai_responses")
 GROWING: Final = [asked for asked in NASTY if len(requests_before(asked.body, asked.dialect)) > 1]
 
 
+DEMANDS: Final = ("tool_choice", "response_format", "text", "output_format", "output_config")
+"""Fields about the answer to one request. Where the host has none, they become words after the conversation."""
+
+
 def sent(asked: Nasty, host: str, upstream: str, model: str) -> list[Json]:
     """What each turn of a conversation sends; a beginning that says nothing yet sends nothing."""
     out = []
-    for body in requests_before(asked.body, asked.dialect):
+    for asked_body in requests_before(asked.body, asked.dialect):
+        body = _without_demands(asked_body)
         try:
             out.append(prepare_request(body, dialect=asked.dialect, upstream=upstream, host=host, model=model).body)
         except InvalidInput as error:
-            if "nothing to send" not in str(error) and not (asked.sees and "cannot be shown" in str(error)):
+            if "nothing to send" not in str(error) and not (asked.sees and "does not accept" in str(error)):
                 raise
     return out
+
+
+def _without_demands(body: Json) -> Json:
+    return {key: value for key, value in body.items() if key not in DEMANDS}
 
 
 def pieces(body: Json) -> tuple[list[str], list[str]]:
@@ -64,6 +73,29 @@ def unstable(bodies: list[Json]) -> list[tuple[str, str | None]]:
 def test_nasty_conversations_only_grow(host: str, upstream: str, model: str) -> None:
     for asked in GROWING:
         assert unstable(sent(asked, host, upstream, model)) == [], asked.name
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("host", "upstream"), UPSTREAMS)
+def test_words_about_the_answer_stand_after_the_conversation(host: str, upstream: str, model: str) -> None:
+    def body_of(asked: Nasty, body: Json) -> Json:
+        return prepare_request(body, dialect=asked.dialect, upstream=upstream, host=host, model=model).body
+
+    for asked in GROWING:
+        if asked.sees or not any(asked.body.get(key) for key in DEMANDS):
+            continue
+        demanding, plain = body_of(asked, asked.body), body_of(asked, _without_demands(asked.body))
+        if plain["messages"][-1]["role"] == "assistant":
+            continue  # the client's own start of the answer stays the last message
+        (said, tools), (before, declared) = pieces(demanding), pieces(plain)
+        assert tools == declared, asked.name
+        assert said[: len(before) - 1] == before[:-1], asked.name
+        # Over Messages, they are the last block of the user's last message.
+        first, last = plain["messages"][-1], demanding["messages"][len(before) - 2]
+        blocks = (
+            first["content"] if isinstance(first["content"], list) else [{"type": "text", "text": first["content"]}]
+        )
+        assert first == last or last["content"][: len(blocks)] == blocks, asked.name
 
 
 def test_there_are_conversations_that_grow_in_every_dialect() -> None:

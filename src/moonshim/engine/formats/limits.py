@@ -27,10 +27,10 @@ __all__ = ["OPENAI_PROTOCOL", "unsupported_reason"]
 OPENAI_PROTOCOL: Final[tuple[ToolFormat, ...]] = ("openai", "kimi", "qwen", "deepseek")
 
 _NAMES: Final[dict[str, tuple[re.Pattern[str], str]]] = {
-    "anthropic": (re.compile(r"[a-zA-Z0-9_-]{1,128}"), "letters, digits, _ and -, at most 128 of them"),
-    "mistral": (re.compile(r"[a-zA-Z0-9_-]{1,64}"), "letters, digits, _ and -, at most 64 of them"),
+    "anthropic": (re.compile(r"[a-zA-Z0-9_-]{1,128}"), "letters, digits, _ and - (at most 128)"),
+    "mistral": (re.compile(r"[a-zA-Z0-9_-]{1,64}"), "letters, digits, _ and - (at most 64)"),
     "gemma": (re.compile(r"[\w.-]+"), "letters, digits, _, . and -"),
-    "xml": (re.compile(r"[^<>\s]+"), "anything but white space, < and >"),
+    "xml": (re.compile(r"[^<>\s]+"), "characters other than whitespace, < and >"),
 }
 _KEYS: Final[dict[str, re.Pattern[str]]] = {
     "gemma": re.compile(r"[^:,{}<>\s]+"),
@@ -49,21 +49,21 @@ def unsupported_reason(tool: Tool, format: ToolFormat, hosted_type: str | None) 
     if builtin and format != "kimi":
         return "it is a built-in function of the Kimi API"
     if hosted_type == "custom" and format != "openai":
-        return "custom tools take free text, and only the OpenAI API has them"
+        return "only the OpenAI API supports custom tools"
     if format in OPENAI_PROTOCOL:
         return None
     if hosted_type is not None:
-        return f"a tool of type {hosted_type!r} is run by the host that offers it"
+        return f"a tool of type {hosted_type!r} runs at the host that provides it"
     named = _NAMES.get(format)
     if named is not None and named[0].fullmatch(tool.name) is None:
-        return f"a name may have {named[1]}"
+        return f"its name may contain only {named[1]}"
     return _schema_reason(tool.parameters or {}, format)
 
 
 def _schema_reason(schema: dict[str, Any], format: ToolFormat) -> str | None:
     kind = schema.get("type", "object")
     if kind != "object" and not (format != "anthropic" and isinstance(kind, str) and kind.lower() == "object"):
-        return f"the arguments must be an object, and the schema's type is {kind!r}"
+        return f"the type of its schema must be 'object', not {kind!r}"
     if format == "anthropic":
         union = next((word for word in _UNIONS if word in schema), None)
         return None if union is None else f"{union} is not allowed at the top level of a schema"
@@ -73,7 +73,7 @@ def _schema_reason(schema: dict[str, Any], format: ToolFormat) -> str | None:
         return None
     for key in properties:
         if keys.fullmatch(key) is None:
-            return f"the parameter {key!r} cannot be written"
+            return f"the parameter name {key!r} contains characters that the format does not allow"
     return _gemma_reason(schema) if format == "gemma" else None
 
 
@@ -85,9 +85,9 @@ def _gemma_reason(schema: dict[str, Any]) -> str | None:
         for key, inner in properties.items() if isinstance(properties, dict) else ():
             where = f"{path}{key}"
             if key in _GEMMA_KEYWORDS:
-                return f"the parameter {where!r} has the name of a schema keyword"
+                return f"the parameter name {where!r} is a schema keyword"
             if not isinstance(inner, dict) or not _has_one_type(inner):
-                return f"the parameter {where!r} has no single type"
+                return f"the parameter {where!r} must have a single type"
             todo.append((where + ".", inner))
             items = inner.get("items")
             if isinstance(items, dict):

@@ -303,4 +303,6 @@ def _text_format(format: str) -> _TextFormat:
     for known, words in _FORMATS.items():
         if format == known:
             return words
-    raise InvalidInput(f"{format!r} is no format of text; those are {', '.join(TEXT_FORMATS)}", field="format")
+    raise InvalidInput(
+        f"{format!r} is not a text-based format; expected one of: {', '.join(TEXT_FORMATS)}", field="format"
+    )

@@ -22,6 +22,7 @@ from moonshim.engine.formats.detect import ToolFormat, check_format
 from moonshim.engine.formats.limits import unsupported_reason
 from moonshim.engine.values.conversation import Tool
 from moonshim.engine.values.copies import deep_copy
+from moonshim.engine.wire.json_fields import wrong_type
 from moonshim.errors import CannotExpress, InvalidInput
 
 __all__ = ["format_tools", "parse_tools"]
@@ -86,25 +87,27 @@ def parse_tools(definitions: Iterable[Mapping[str, Any]], format: str) -> list[T
 
 def _as_list(tools: Any) -> list[Any]:
     if isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Iterable):
-        raise InvalidInput(f"tools must be a list, not {type(tools).__name__}", field="tools")
+        raise wrong_type("tools", "a list", tools)
     return list(tools)
 
 
 def _definition(value: Any, index: int) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise InvalidInput(f"a tool must be an object, not {type(value).__name__}", field=f"tools[{index}]")
+        raise wrong_type(f"tools[{index}]", "an object", value)
     return deep_copy(dict(value))
 
 
 def _check(tool: Tool, target: ToolFormat, index: int) -> None:
     if "hosted" in _shape_extras(tool, "anthropic"):
         # The definition belongs to one host and means nothing to others.
-        reason = None if target == "anthropic" else "it is run by Anthropic's own host"
+        reason = None if target == "anthropic" else "it runs at Anthropic's own host"
     else:
         hosted = _shape_extras(tool, "openai").get("hosted") or _shape_extras(tool, "openai").get("outer", {})
         reason = unsupported_reason(tool, target, str(hosted["type"]) if "type" in hosted else None)
     if reason is not None:
-        raise CannotExpress(f"tool {tool.name!r} has no form in {target}: {reason}", field=f"tools[{index}]")
+        raise CannotExpress(
+            f"tool {tool.name!r} cannot be converted to the format {target}: {reason}", field=f"tools[{index}]"
+        )
 
 
 def _lacks_schema(tool: Tool, target: ToolFormat) -> bool:
@@ -122,7 +125,7 @@ def _parse_body(body: dict[str, Any], shape: Shape, where: str, outer: dict[str,
     inner = dict(body)
     name = inner.pop("name", None)
     if not isinstance(name, str) or not name:
-        raise InvalidInput("a tool needs a name", field=f"{where}.name")
+        raise InvalidInput("a tool must have a name", field=f"{where}.name")
     key = _SCHEMA_KEY[shape]
     schema = inner.get(key)
     if schema is not None and not isinstance(schema, dict):
@@ -144,7 +147,7 @@ def _parse_openai(definition: dict[str, Any], where: str) -> Tool:
         outer = {k: v for k, v in definition.items() if k != "function" and (k, v) != ("type", "function")}
         return _parse_body(body, "openai", f"{where}.function", outer)
     if not isinstance(kind, str) or kind == "function":
-        raise InvalidInput("a tool needs a function", field=f"{where}.function")
+        raise InvalidInput("a tool must have a function object", field=f"{where}.function")
     inside = definition.get(kind)
     name = (inside if isinstance(inside, dict) else definition).get("name")
     return Tool(name if isinstance(name, str) and name else kind, extras={"openai": {"hosted": definition}})
@@ -156,7 +159,7 @@ def _parse_anthropic(definition: dict[str, Any], where: str) -> Tool:
         name = definition.get("name")
         return Tool(name if isinstance(name, str) and name else str(kind), extras={"anthropic": {"hosted": definition}})
     if not isinstance(definition.get("input_schema"), dict):
-        raise InvalidInput("a tool needs an input_schema", field=f"{where}.input_schema")
+        raise InvalidInput("a tool must have an input_schema object", field=f"{where}.input_schema")
     return _parse_body(definition, "anthropic", where, {})
 
 

@@ -58,7 +58,7 @@ def grammar_for(
     """
     factory = GRAMMARS.get(name)
     if factory is None:
-        raise InvalidInput(f"no grammar is called {name!r}; there are {', '.join(GRAMMARS)}", field="grammar")
+        raise InvalidInput(f"unknown grammar {name!r}; expected one of: {', '.join(GRAMMARS)}", field="grammar")
     arguments: dict[str, Any] = {}
     for key in factory.takes:
         if key == "names":

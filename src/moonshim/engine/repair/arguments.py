@@ -119,7 +119,7 @@ class PlainArguments:
 
 
 class SafeArguments:
-    """Mends what has one meaning: see docs/repairs.md. Within a value at most an escape is kept back.
+    """Mends what has one meaning: see docs/reference/repairs.md. Within a value at most an escape is kept back.
 
     >>> arguments = SafeArguments(ArgumentsRecord())
     >>> arguments.feed('{}{"a": "x') + arguments.feed('\\n"}') + arguments.close()

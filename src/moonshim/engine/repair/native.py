@@ -263,7 +263,7 @@ class NativeCalls:
             slot.id = piece.id
             self._by_id.setdefault(piece.id, slot)
         elif piece.id:
-            self._report_once(slot, "an identifier on every delta", output)
+            self._report_once(slot, "an id on every delta", output)
         return slot
 
     def _new(self, index: int | None) -> _Slot:
@@ -288,7 +288,7 @@ class NativeCalls:
         if not piece.name:
             return
         if slot.name:
-            self._report_once(slot, "a name over several deltas", output)
+            self._report_once(slot, "a name split over several deltas", output)
         if slot.call is None:
             if piece.name != slot.name:
                 slot.name += piece.name
@@ -299,7 +299,9 @@ class NativeCalls:
                 self._set_late_name(slot, output)
         elif piece.name != slot.call.name and not slot.name:
             # The identifier contained another name, and the call has gone out under it.
-            output.events.append(Repaired("tool_name", f"{piece.name} came too late for {slot.call.name}"))
+            output.events.append(
+                Repaired("tool_name", f"{piece.name} arrived after the call of {slot.call.name} had started")
+            )
 
     def _set_late_name(self, slot: _Slot, output: FrameOutput) -> None:
         """The arguments came before the name."""

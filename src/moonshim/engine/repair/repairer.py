@@ -366,7 +366,7 @@ class ResponseRepairer:
         if self._moved or not any(isinstance(one, TextFound) and one.channel != channel for one in found):
             return
         self._moved = True
-        output.events.append(Repaired("channel_by_tags", f"some of the {channel} field is not {channel}"))
+        output.events.append(Repaired("channel_by_tags", f"part of the {channel} field is not {channel}"))
 
     def _text_writer(self, channel: Channel) -> Callable[[str, FrameOutput], None]:
         return lambda text, output: self.blocks.add_text(channel, text, output)

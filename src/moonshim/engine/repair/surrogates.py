@@ -36,13 +36,13 @@ class SurrogateJoiner:
             text = text[:-1]
         mended = _HALF.sub("\ufffd", text)
         if mended != text:
-            output.events.append(Repaired("lone_surrogate", "half a character, its other half never came"))
+            output.events.append(Repaired("lone_surrogate", "half of a surrogate pair, without the other half"))
         return mended
 
     def flush(self, output: FrameOutput) -> list[tuple[Hashable, str]]:
         """The end: what takes the place of halves in text. (Half a character in arguments is only reported.)"""
         for _ in self.carried:
-            output.events.append(Repaired("lone_surrogate", "half a character, its other half never came"))
+            output.events.append(Repaired("lone_surrogate", "half of a surrogate pair, without the other half"))
         left: list[tuple[Hashable, str]] = [(field, "\ufffd") for field in self.carried if isinstance(field, str)]
         self.carried.clear()
         return left

@@ -14,23 +14,39 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.engine.dialects.openai_chat.extras import DIALECT as CHAT
+from moonshim.engine.dialects.openai_chat.extras import asks_for_search
+from moonshim.engine.dialects.openai_responses.extras import max_tool_calls
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.located import LocatedMessage, locate_messages, replace_messages
 from moonshim.engine.request.messages.call_order import order_calls
 from moonshim.engine.request.messages.called_tools import MendArguments, adapt_calls
 from moonshim.engine.request.messages.chat_fields import adapt_chat_fields
+from moonshim.engine.request.messages.documents import Documents
 from moonshim.engine.request.messages.empty_messages import drop_empty, merge_assistant_messages, merge_user_messages
 from moonshim.engine.request.messages.history_ids import assign_ids
 from moonshim.engine.request.messages.legacy_functions import convert_function_messages
 from moonshim.engine.request.messages.media import adapt_media, move_media
 from moonshim.engine.request.messages.reasoning import adapt_reasoning
+from moonshim.engine.request.messages.search_history import pair_searches
 from moonshim.engine.request.messages.system_prompts import normalize_roles, strip_billing, system_as_text
 from moonshim.engine.request.messages.tool_results import check_results, mark_failures, mend_results
 from moonshim.engine.request.parameters import adapt_parameters
+from moonshim.engine.request.structured_output import add_instructions, demand_answer
 from moonshim.engine.request.tools.declared import ToolAdapter
 from moonshim.engine.request.tools.dynamic_tools import declare_in_messages
-from moonshim.engine.values.conversation import Change, Message, Request, Text, Tool, ToolCall, ToolResult
+from moonshim.engine.values.conversation import (
+    Change,
+    Message,
+    Request,
+    SearchSettings,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+from moonshim.engine.values.expected import ExpectedAnswer
 from moonshim.engine.values.options import KimiOptions
+from moonshim.engine.web_search import SEARCH_NAME, SearchAccess, SearchTool
 from moonshim.errors import InvalidInput
 
 __all__ = ["AdaptedRequest", "adapt_foreign_history", "adapt_request"]
@@ -45,6 +61,10 @@ class AdaptedRequest(Struct, frozen=True):
     changes: list[Change]
     tools: dict[str, Tool]
     """The client's tools, keyed by the name under which the host knows them."""
+    search: SearchTool | None = None
+    """The web search that is answered in rounds."""
+    expected: ExpectedAnswer | None = None
+    """What the client demands of the response, and the host does not guarantee."""
 
 
 def adapt_request(
@@ -53,8 +73,12 @@ def adapt_request(
     options: KimiOptions,
     *,
     mend_arguments: MendArguments | None = None,
+    search_access: SearchAccess | None = None,
+    documents: Documents | None = None,
 ) -> AdaptedRequest:
     """Adapt a request to a host. Raises `InvalidInput` where that would change its meaning.
+
+    `documents`: what was extracted from the documents in it.
 
     >>> from moonshim.engine.hosts.detect import profile_for
     >>> request = Request(model="k3", messages=(Message("user", (Text("hi"), Text(""))),))
@@ -68,13 +92,21 @@ def adapt_request(
         check_results(messages)
     else:
         messages = mend_results(messages, changes)
-    adapter = ToolAdapter(profile, changes)
+    if search_access is not None:
+        request = _declare_search_option(request, profile, search_access)
+    adapter = ToolAdapter(profile, changes, search_access)
     tools = None if request.tools is None else adapter.declare(request.tools)
+    if adapter.search is not None:
+        messages = pair_searches(messages, adapter.search, changes)
     messages, moved_tools = declare_in_messages(messages, adapter, changes, accepted=profile.dynamic_tools)
-    messages = _adapt_messages(messages, profile, adapter, mend_arguments, options, changes)
+    demand = demand_answer(request, profile, adapter)
+    request = demand.request
+    changes += demand.changes
+    messages = add_instructions(messages, demand.instructions, profile)
+    messages = _adapt_messages(messages, profile, adapter, mend_arguments, options, documents or {}, changes)
     # In Messages the system prompt is not a message.
     if not any(profile.dialect == CHAT or located.message.role != "system" for located in messages):
-        raise InvalidInput("there is nothing to send: no message says anything", field="messages")
+        raise InvalidInput("nothing to send: no message has any content", field="messages")
     adapted = replace_messages(request, messages)
     if moved_tools:
         tools = (tools or ()) + moved_tools
@@ -90,7 +122,25 @@ def adapt_request(
     if default != options.tool_choice_default:
         options = replace(options, tool_choice_default=default)
     adapted, more_changes = adapt_parameters(adapted, profile, options)
-    return AdaptedRequest(adapted, changes + more_changes, adapter.by_name)
+    search = _limit_calls(adapter.search, request)
+    return AdaptedRequest(adapted, changes + more_changes, adapter.by_name, search, demand.expected)
+
+
+def _declare_search_option(request: Request, profile: HostProfile, access: SearchAccess) -> Request:
+    """Chat's `web_search_options` as a tool, if somebody can run it."""
+    if not asks_for_search(request) or (access == "none" and profile.web_search is None):
+        return request
+    tool = Tool(SEARCH_NAME, kind="server", search=SearchSettings())
+    overrides = request.body_overrides | {"web_search_options": None}
+    return replace(request, tools=(*(request.tools or ()), tool), body_overrides=overrides)
+
+
+def _limit_calls(search: SearchTool | None, request: Request) -> SearchTool | None:
+    """In Responses, the limit is a field of the request."""
+    limit = max_tool_calls(request)
+    if search is None or limit is None:
+        return search
+    return replace(search, settings=replace(search.settings, max_uses=limit))
 
 
 def adapt_foreign_history(request: Request, profile: HostProfile) -> AdaptedRequest:
@@ -112,6 +162,7 @@ def _adapt_messages(
     adapter: ToolAdapter,
     mend: MendArguments | None,
     options: KimiOptions,
+    documents: Documents,
     changes: list[Change],
 ) -> list[LocatedMessage]:
     messages = convert_function_messages(messages, changes)
@@ -119,7 +170,7 @@ def _adapt_messages(
     calls = any(isinstance(part, (ToolCall, ToolResult)) for located in messages for part in located.message.parts)
     messages = normalize_roles(messages, changes)
     messages = strip_billing(messages, changes)
-    messages = adapt_media(messages, profile, changes)
+    messages = adapt_media(messages, profile, changes, documents)
     messages = merge_assistant_messages(messages, profile, changes)
     messages = adapt_reasoning(messages, profile, changes)
     if calls:
@@ -147,5 +198,11 @@ def _add_opening_message(messages: list[LocatedMessage], changes: list[Change]) 
     if first is None or messages[first].message.role != "assistant":
         return messages
     located = messages[first]
-    changes.append(Change("opening", "the first message has to be the user's: one that says who begins", located.place))
+    changes.append(
+        Change(
+            "opening",
+            "user message added at the start: the host requires the first message to be the user's",
+            located.place,
+        )
+    )
     return [*messages[:first], located.with_message(Message("user", (Text(OPENING_TEXT),))), *messages[first:]]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from moonshim.engine.values.conversation import Change
 from moonshim.engine.values.copies import deep_copy
+from moonshim.engine.values.type_names import describe_type
 from moonshim.errors import InvalidInput
 
 __all__ = ["RESERVED_FIELDS", "check_extra_body", "deep_merge", "merge_extra_body"]
@@ -24,7 +25,7 @@ def check_extra_body(extra: Any, field: str = "extra_body") -> None:
     >>> check_extra_body({"provider": {"only": ["moonshotai"]}})
     """
     if not isinstance(extra, Mapping):
-        raise InvalidInput(f"{field} must be an object, not {type(extra).__name__}", field=field)
+        raise InvalidInput(f"{field} must be an object, got {describe_type(extra)}", field=field)
     for name in RESERVED_FIELDS:
         if name in extra:
             raise InvalidInput(
@@ -35,19 +36,19 @@ def check_extra_body(extra: Any, field: str = "extra_body") -> None:
 
 def _check_json(value: Any, field: str, depth: int) -> None:
     if depth == 0:
-        raise InvalidInput(f"nested more than {_MAX_DEPTH} levels deep", field=field)
+        raise InvalidInput(f"the value is nested more than {_MAX_DEPTH} levels deep", field=field)
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise InvalidInput(f"a key must be a string, not {type(key).__name__}", field=field)
+                raise InvalidInput(f"a key must be a string, got {describe_type(key)}", field=field)
             _check_json(inner, f"{field}.{key}", depth - 1)
     elif isinstance(value, list):
         for place, inner in enumerate(value):
             _check_json(inner, f"{field}[{place}]", depth - 1)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise InvalidInput("JSON has no infinity and no NaN", field=field)
+        raise InvalidInput("JSON does not support infinity or NaN", field=field)
     elif value is not None and not isinstance(value, (str, bool, int, float)):
-        raise InvalidInput(f"JSON has no {type(value).__name__}", field=field)
+        raise InvalidInput(f"JSON does not support values of type {type(value).__name__}", field=field)
 
 
 def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from moonshim.engine.dialects.openai_chat.extras import DIALECT as CHAT
 from moonshim.engine.dialects.openai_chat.extras import body_fields
 from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
 from moonshim.engine.hosts.profile import HostProfile
+from moonshim.engine.request.cache_lifetime import fit_cache_ttl
 from moonshim.engine.request.sampling import fit_sampling
 from moonshim.engine.request.schema.flavour import moonshot_schema
 from moonshim.engine.request.thinking import spell_thinking, will_think
@@ -24,6 +26,7 @@ __all__ = ["adapt_parameters", "cache_key_of"]
 _OLD_FIELD: Final = "max_tokens"
 _NEW_FIELD: Final = "max_completion_tokens"
 """KIMI 3: it takes precedence over the old name."""
+_FORMAT_NAME: Final = "answer"
 _TOKEN_FIELDS: Final = (_OLD_FIELD, _NEW_FIELD)
 # Claude Code's first line, which differs in every request (CLIENTS).
 _BILLING: Final = re.compile(r"^x-anthropic-billing-header:[^\n]*\n?", re.MULTILINE)
@@ -41,7 +44,7 @@ def adapt_parameters(request: Request, profile: HostProfile, options: KimiOption
     >>> asked = Request(model="kimi-k2.7-code", cache_key="c", sampling=Sampling(temperature=0.0))
     >>> fitted, changes = adapt_parameters(asked, row, KimiOptions())
     >>> fitted.sampling.temperature, changes[0].detail
-    (None, 'temperature 0 is refused here (only 1): left out')
+    (None, 'temperature 0 dropped: the host accepts only 1')
     """
     thinking = will_think(request, profile)
     request, changes = _fit_stream(request, profile)
@@ -62,8 +65,9 @@ def adapt_parameters(request: Request, profile: HostProfile, options: KimiOption
     changes += more
     if profile.takes_cache_key and request.cache_key is None:
         request = replace(request, cache_key=cache_key_of(request))
-        changes.append(Change("cache_key", "made from how the conversation begins", "prompt_cache_key"))
-    return request, changes
+        changes.append(Change("cache_key", "derived from the start of the conversation", "prompt_cache_key"))
+    request, more = fit_cache_ttl(request, profile)
+    return request, changes + more
 
 
 def _fit_stream(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
@@ -71,7 +75,11 @@ def _fit_stream(request: Request, profile: HostProfile) -> tuple[Request, list[C
     streams = {"both": request.stream, "only": True, "never": False}[profile.streaming]
     if bool(streams) == bool(request.stream):
         return request, []
-    why = "the host only streams: its answer is put together" if streams else "the host does not stream: asked at once"
+    why = (
+        "stream requested: the host only streams, and its response is assembled"
+        if streams
+        else "single response requested: the host does not stream"
+    )
     fitted = replace(request, stream=streams)
     if not streams:
         # Hosts refuse `stream_options` on a request that does not stream.
@@ -84,22 +92,28 @@ def _fit_format(request: Request, profile: HostProfile) -> tuple[Request, list[C
     wanted = request.response_format
     if wanted is None or wanted.kind != "json_schema":
         return request, []
-    if wanted.schema is None:
-        why = "a json_schema without a schema is refused: json_object"
+    schema = wanted.schema
+    if schema is None:
+        why = "sent as json_object: the host refuses json_schema without a schema"
         plain = replace(request, response_format=ResponseFormat("json_object"))
         return plain, [Change("response_format", why, "response_format")]
     if profile.schema_flavour is None:
         return request, []
+    changes: list[Change] = []
     client_dialect = next((name for name in CLIENT_DIALECTS if name in request.extras), None)
+    if not wanted.name and profile.dialect == client_dialect == CHAT:
+        wanted = replace(wanted, name=_FORMAT_NAME)
+        why = f"name {_FORMAT_NAME} added: the host refuses a schema without one"
+        changes.append(Change("response_format", why, "response_format.json_schema.name"))
     place = "response_format" if client_dialect is None else dialect_named(client_dialect).response_schema_field
     try:
-        schema, details = moonshot_schema(wanted.schema, tool=None)
+        schema, details = moonshot_schema(schema, tool=None, limit=profile.schema_limit)
     except CannotExpress as error:
         raise CannotExpress(str(error), field=place) from None
-    if not details:
+    changes += [Change("response_format", detail, place) for detail in details]
+    if not changes:
         return request, []
-    fitted = replace(request, response_format=replace(wanted, schema=schema))
-    return fitted, [Change("response_format", detail, place) for detail in details]
+    return replace(request, response_format=replace(wanted, schema=schema)), changes
 
 
 def _name_tokens(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
@@ -119,7 +133,7 @@ def _name_tokens(request: Request, profile: HostProfile) -> tuple[Request, list[
         spare = fields.get(_OLD_FIELD) if len(fields) == len(_TOKEN_FIELDS) else None
         if spare is None or fit_sampling(Sampling(max_tokens=spare), profile, thinking=False)[1] == []:
             return request, []
-        why = f"the host would refuse it, and {_NEW_FIELD} counts: left out"
+        why = f"{_OLD_FIELD} dropped: the host would refuse it, and {_NEW_FIELD} takes precedence"
         return replace(request, body_overrides=request.body_overrides | {_OLD_FIELD: None}), [
             Change("max_tokens", why, _OLD_FIELD)
         ]
@@ -135,7 +149,7 @@ def _ask_for_usage(request: Request, profile: HostProfile) -> tuple[Request, lis
     # A Chat client of an unknown host gets what it asked for; every other dialect has to report usage.
     if profile.host == "generic" and profile.generation == "other" and "openai_chat" in request.extras:
         return request, []
-    why = "a stream tells its usage only when it is asked to"
+    why = "usage requested: a stream reports it only on request"
     return replace(request, include_usage=True), [Change("include_usage", why, "stream_options")]
 
 

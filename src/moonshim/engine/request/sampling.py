@@ -45,25 +45,27 @@ def fit_sampling(sampling: Sampling, profile: HostProfile, *, thinking: bool) ->
     for name, fixed in profile.fixed_sampling.items():
         value, allowed = getattr(sampling, name), fixed.thinking if thinking else fixed.plain
         if value is not None and value not in allowed:
-            only = " or ".join(f"{each:g}" for each in allowed) or "none"
-            change(
-                name, None, "fixed_sampling", f"{name} {_format_number(value)} is refused here (only {only}): left out"
-            )
+            only = " or ".join(f"{each:g}" for each in allowed)
+            why = f"the host accepts only {only}" if only else "the host refuses it"
+            change(name, None, "fixed_sampling", f"{name} {_format_number(value)} dropped: {why}")
     for field, (least, most) in _RANGES.items() if kimi else ():
         value = getattr(sampling, field)
         most = profile.temperature_max or most if field == "temperature" else most
         if value is not None and field not in new and not least <= value <= most:
             near = min(max(value, least), most)
             change(
-                field, near, "sampling_range", f"{field} {_format_number(value)} is outside of {least:g} to {most:g}"
+                field,
+                near,
+                "sampling_range",
+                f"{field} {_format_number(value)} is outside the accepted range {least:g} to {most:g}",
             )
     for field in _POSITIVE if kimi else ():
         value = new.get(field, getattr(sampling, field))
         if value is not None and value <= 0:
-            change(field, None, "sampling_range", f"{field} must be more than 0: left out")
+            change(field, None, "sampling_range", f"{field} dropped: it must be greater than 0")
     heat, count = new.get("temperature", sampling.temperature), new.get("n", sampling.n)
     if profile.one_when_greedy and heat is not None and heat < _GREEDY and count is not None and count > 1:
-        change("n", None, "fixed_sampling", "a temperature near 0 goes only with n 1 here: left out")
+        change("n", None, "fixed_sampling", "n dropped: with a temperature near 0, the host accepts only n=1")
     _fit_tokens(new.get("max_tokens", sampling.max_tokens), profile, change)
     _fit_stop(sampling.stop, profile, change)
     return (replace(sampling, **new) if new else sampling), changes
@@ -71,7 +73,7 @@ def fit_sampling(sampling: Sampling, profile: HostProfile, *, thinking: bool) ->
 
 def _format_number(value: float) -> str:
     """Format a number for a message; Python refuses to print one with thousands of digits."""
-    return f"{value:.10g}" if abs(value) < _HUGE else "(a huge number)"
+    return f"{value:.10g}" if abs(value) < _HUGE else "(a very large number)"
 
 
 def _fit_tokens(tokens: int | None, profile: HostProfile, change: Note) -> None:
@@ -80,14 +82,14 @@ def _fit_tokens(tokens: int | None, profile: HostProfile, change: Note) -> None:
         usual = min(limit, usual)
     if tokens is None:
         if usual is not None:
-            change("max_tokens", usual, "max_tokens", "this host wants a limit of output tokens")
+            change("max_tokens", usual, "max_tokens", "limit added: the host requires a limit of output tokens")
         return
     fitting = tokens if limit is None else min(tokens, limit)
     if not profile.clips_output and window is not None and fitting >= window:
-        why = f"{_format_number(tokens)} output tokens leave no room for the prompt in a window of {window}"
+        why = f"{_format_number(tokens)} output tokens leave no room for the prompt in the context window of {window}"
         change("max_tokens", usual, "max_tokens", why)
     elif fitting != tokens:
-        change("max_tokens", fitting, "max_tokens", f"{_format_number(tokens)} is over the limit of {limit}")
+        change("max_tokens", fitting, "max_tokens", f"{_format_number(tokens)} lowered to the host's limit of {limit}")
 
 
 def _fit_stop(stop: tuple[str, ...], profile: HostProfile, change: Note) -> None:
@@ -97,5 +99,5 @@ def _fit_stop(stop: tuple[str, ...], profile: HostProfile, change: Note) -> None
     fitting = [text for text in stop if text and len(text.encode("utf-8", "surrogatepass")) <= size]
     if tuple(fitting[:count]) != stop:
         lost = [text for text in stop if text not in fitting[:count]]
-        why = f"at most {count} stop sequences of at most {size} bytes are taken here; left out: "
+        why = f"the host accepts at most {count} stop sequences of at most {size} bytes; dropped: "
         change("stop", tuple(fitting[:count]), "stop", why + ", ".join(map(repr, lost)))

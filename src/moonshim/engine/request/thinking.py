@@ -90,8 +90,8 @@ def spell_thinking(request: Request, profile: HostProfile) -> tuple[Request, lis
     if right and not changes and left in (Thinking(), request.thinking):
         return request, []
     if fields and not changes and rendered != fields:
-        shown = ", ".join(sorted(rendered)) or "nothing, which means the same"
-        changes.append(Change("thinking", f"{', '.join(sorted(fields))} is said to this host as {shown}", _PLACE))
+        shown = ", ".join(sorted(rendered)) or "nothing, which has the same effect"
+        changes.append(Change("thinking", f"{', '.join(sorted(fields))} sent to this host as {shown}", _PLACE))
     overrides: Json = dict.fromkeys(_SPELLINGS[profile.dialect]) | rendered
     return replace(request, thinking=left, body_overrides=request.body_overrides | overrides), changes
 
@@ -105,31 +105,31 @@ def _supported_thinking(thinking: Thinking, profile: HostProfile, changes: list[
         enabled, effort = False if enabled is None else enabled, None
     if enabled is False:
         if effort is not None:
-            cannot(f"effort {effort!r} is left out: thinking is switched off")
+            cannot(f"effort {effort!r} dropped: thinking is disabled")
             effort = None
         if profile.thinking is None and profile.thinking_default != "on":
             return RequestedThinking(None, None, None, False)
         if not profile.can_disable or profile.thinking is None:
             enabled = None if profile.thinking is None else True
             effort = "none" if "none" in profile.efforts else None
-            instead = f"it thinks with effort {profile.efforts['none']!r}" if effort else "it thinks"
-            cannot(f"thinking cannot be switched off for this model here: {instead}")
+            instead = f"sent as effort {profile.efforts['none']!r}" if effort else "it stays enabled"
+            cannot(f"this model cannot disable thinking at this host: {instead}")
     elif enabled and profile.thinking is None and profile.thinking_default == "off":
-        cannot("this model does not think")
+        cannot("thinking dropped: this model does not support it")
         return RequestedThinking(None, None, None, False)
     word = profile.efforts.get(effort) if effort is not None else None
     if effort is not None and word is None:
-        cannot(f"effort {effort!r} cannot be said to this host: left out")
+        cannot(f"effort {effort!r} dropped: the host does not support it")
     elif word != effort and effort != "none":
-        cannot(f"effort {effort!r} is called {word!r} here")
+        cannot(f"effort {effort!r} sent as {word!r}, the closest value that the host supports")
     keep = thinking.keep == "all" and enabled is not False
     sayable = profile.keep_all and profile.thinking not in _MESSAGES_STYLES
     if keep and not sayable and not profile.always_keeps:
-        cannot("keep 'all' is refused here, or cannot be said: left out")
+        cannot("keep 'all' dropped: the host does not support it")
         keep = False
     budget = thinking.budget if enabled is not False else None
     if budget is not None and profile.thinking != "anthropic":
-        cannot("a budget of tokens cannot be said to this host: left out")
+        cannot("thinking budget dropped: the host does not support it")
     return RequestedThinking(enabled, word, budget, keep)
 
 

@@ -1,4 +1,4 @@
-"""Mends a whole (non-streaming) Chat response, by the very rules that mend a stream."""
+"""Repairs a non-streaming response, with the same rules as a stream."""
 
 from __future__ import annotations
 
@@ -16,29 +16,33 @@ __all__ = ["Mended", "mend_response", "with_client_model"]
 
 
 class Mended(Struct, frozen=True):
-    """A mended response, and its repairs."""
+    """The result of `mend_response`: the repaired response and a report."""
 
     body: dict[str, Any]
+    """The response for the client."""
     repairs: list[Repaired]
+    """The first 256 repairs, in order."""
     message: Message = Message("assistant")
-    """The answer of the first choice."""
+    """The message of the first choice."""
     ending: Finished | Failed | None = None
+    """How the first choice ended."""
     repair_counts: dict[str, int] = {}
-    """How often each rule acted; `repairs` keeps the first few hundred."""
+    """The number of repairs by rule, including those that `repairs` does not contain."""
     usage: Usage | None = None
-    """What the answer cost, in numbers that mean the same for every host."""
+    """The usage as token counts with the same meaning for every host."""
     reasoning_field: str | None = None
-    """The field in which a Chat host sends reasoning, and wants it back. None: no reasoning, or in copies."""
+    """The field in which a Chat host sends reasoning and expects it back; None without reasoning, or with copies."""
 
 
 def mend_response(body: dict[str, Any], **request: Unpack[PlanArguments]) -> Mended:
-    """A response as its host gave it -> as the client expects it. The body that was passed stays as it is.
+    """Repair a non-streaming response. `body` is not modified.
 
-    Where a stream would end in an error event, the body gets an `error` beside what
-    was said, and the choice has no finish reason. With the `plan` of `prepare_request`, the
-    body is read in the host's dialect and written in the client's, under the name of the model that
-    the client asked for. Without one both are Chat, and the request is described by `model` and, where known, `tools`,
-    `tool_choice`, `history` and `options`.
+    With the `plan` from `prepare_request`, the body is read in the host's dialect and written in the client's, with
+    the model name that the client requested. Without a plan, both sides use Chat, and these arguments describe the
+    request: `model`, and if known `tools`, `tool_choice`, `history` and `options`.
+
+    Where a stream would end with an error event, the returned body has an `error` next to its content, and the choice
+    has no finish reason. Raises `InvalidInput` if `body` is not a dict, or for an invalid argument.
     """
     if not isinstance(body, dict):
         raise InvalidInput(f"body must be a dict, not {type(body).__name__}", field="body")
@@ -58,7 +62,7 @@ def mend_response(body: dict[str, Any], **request: Unpack[PlanArguments]) -> Men
 
 
 def with_client_model(body: dict[str, Any], plan: Plan) -> dict[str, Any]:
-    """A chunk or a whole response under the name of the model that the client asked for."""
+    """A chunk or a complete response with the model name that the client requested."""
     if plan.client is None or body.get("error") or body.get("model", plan.reply.model) == plan.reply.model:
         return body
     return body | {"model": plan.reply.model}

@@ -98,7 +98,7 @@ class Choice:
             signed = replace(signed, field=None)
         calls = self.calls_before_reasoning
         if signed.signature and not signed.details and calls not in (None, self.repairer.calls):
-            part.events.append(Repaired("signature_dropped", "a call was taken out of the reasoning that it signs"))
+            part.events.append(Repaired("signature_dropped", "a call was removed from the reasoning that it covers"))
         else:
             self.repairer.sign(signed, part)
 

@@ -1,4 +1,4 @@
-"""Mends a stream for people who hold parsed chunks: dicts in, dicts out, sync or async."""
+"""Repairs a stream of parsed chunks: dicts in, dicts out, sync or async."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ def mend_chunks(chunks: AsyncIterable[Chunk], **request: Unpack[PlanArguments]) 
 def mend_chunks(
     chunks: Iterable[Chunk] | AsyncIterable[Chunk], **request: Unpack[PlanArguments]
 ) -> Iterator[Chunk] | AsyncIterator[Chunk]:
-    """Chunks as their host gave them -> as the client expects them; a clean chunk of Chat is the same object.
+    """Repair a stream of parsed chunks. Returns an iterator, or an async iterator for async `chunks`.
 
-    With the `plan` of `prepare_request`, payloads of the host's dialect -> those of the client's, under
-    the name of the model that the client asked for. Without one both are Chat, and the request is described by
-    `model` and, where known, `tools`, `tool_choice`, `history` and `options`.
+    With the `plan` from `prepare_request`, the chunks are read in the host's dialect and written in the client's, with
+    the model name that the client requested. Without a plan, both sides use Chat, and these arguments describe the
+    request: `model`, and if known `tools`, `tool_choice`, `history` and `options`.
+
+    A Chat chunk that needs no repair is returned as the same object. Raises `InvalidInput` if `chunks` is not an
+    iterable of dicts, or for an invalid argument.
 
     >>> hello = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
     >>> list(mend_chunks([hello], model="kimi-k2.5")) == [hello]
@@ -44,7 +47,7 @@ def mend_chunks(
         return _mend_async(pipeline, chunks, plan)
     if isinstance(chunks, Iterable) and not isinstance(chunks, (str, bytes, Mapping)):
         return _mend(pipeline, chunks, plan)
-    raise InvalidInput("chunks must be an iterable of dicts, plain or async", field="chunks")
+    raise InvalidInput("chunks must be an iterable or async iterable of dicts", field="chunks")
 
 
 def _mend(pipeline: Pipeline, chunks: Iterable[Chunk], plan: Plan) -> Iterator[Chunk]:

@@ -61,7 +61,7 @@ class FastPath:
         "_keeps_frames",
         "_known",
         "_misses",
-        "_passes",
+        "_passes_text",
         "_pattern",
         "_pipeline",
         "_reads_alike",
@@ -89,7 +89,7 @@ class FastPath:
         self._misses = 0
         self._before = ""
         """The text that is held back."""
-        self._passes = False
+        self._passes_text = False
         """Whether frames that need nothing leave as they came."""
         self._pattern: _DeltaPattern | None = None
         self._waiting: list[tuple[bytes, str, int]] = []
@@ -106,7 +106,7 @@ class FastPath:
             return None
         if not text:
             return None
-        repairer, channel, passes = self._repairer, template.channel, self._passes
+        repairer, channel, passes = self._repairer, template.channel, self._passes_text
         if channel is None:
             call = repairer.continued_call(template.index)
             if call is None or (passes and repairer.numbers[call.block] != template.index):
@@ -147,10 +147,10 @@ class FastPath:
         held = call.arguments.held
         only_late = self._repairer.is_only_late(call, before, text, mended)
         waiting = 0 if mended else sum(len(one) for _, one, _ in self._waiting)
-        if not only_late or (self._passes and held and waiting + len(text) > HELD_LIMIT):
+        if not only_late or (self._passes_text and held and waiting + len(text) > HELD_LIMIT):
             call.held_before = before
             return self._take_slow_path(template, raw, text, mended)
-        if self._passes:
+        if self._passes_text:
             return self._wait(template, raw, text, held, call.block, decided=bool(mended))
         if self._keeps_frames:
             call.held_before = before
@@ -162,7 +162,7 @@ class FastPath:
         repairer, channel, before = self._repairer, template.channel, self._before
         parsed.before = before
         assert channel is not None
-        if self._passes:
+        if self._passes_text:
             held = repairer.take_held_text(channel, before, parsed, text)
             if held is None:
                 return self._take_slow_path(template, raw, text, parsed)
@@ -276,7 +276,7 @@ class FastPath:
         if choice is not None:
             self._repairer, self._assembler = choice.repairer, choice.assembler
             self._blocks = choice.repairer.blocks
-            self._passes = self._pipeline.writer.passes
+            self._passes_text = self._pipeline.writer.passes_text
             self.template = self._known
 
     def restart(self) -> None:

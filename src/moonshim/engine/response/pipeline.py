@@ -2,7 +2,7 @@
 
     decoder.feed(payload) -> upstream events -> repairer of the choice -> events of the frame -> writer.write(frame)
 
-A frame leaves when nothing in it is undecided. Whoever wants to know what happened (the log of repairs, the assembled
+A frame leaves when nothing in it is undecided. Code that observes the response (the log of repairs, the assembled
 message) reads the events of a frame when it leaves.
 """
 
@@ -83,7 +83,7 @@ class ResponsePipeline(Generic[Origin]):
         self._collects_choices = (collect and not self._stages.is_active) or plan.options.assemble_tool_deltas
         self._earlier_message = Message("assistant")
         """The message of the responses before a retry."""
-        self._usage = UsageTotal()
+        self._usage = UsageTotal(plan.cache_ttl)
         self._renumbers = hold_empty and not self._ends_with_reason
         """Whether blocks are numbered on after a retry."""
         self._begin()
@@ -120,7 +120,7 @@ class ResponsePipeline(Generic[Origin]):
 
     @property
     def normalized_usage(self) -> Usage | None:
-        """The usage in numbers that mean the same for every host, with that of the responses before a retry."""
+        """The usage in numbers that mean the same for every host, with the output of the responses before a retry."""
         return self._usage.total
 
     def message(self, index: int = 0) -> Message:
@@ -449,7 +449,7 @@ class ResponsePipeline(Generic[Origin]):
         if not self._ends_with_reason:
             choice.close_other_call(piece.index, part)
         elif choice.repairer.watch is not None:
-            if piece.odd != "function_call":
+            if not piece.is_unlisted:
                 part.ids.append(choice.repairer.watch.feed(piece, part))
             return
         else:
@@ -458,7 +458,7 @@ class ResponsePipeline(Generic[Origin]):
 
     def _pass_unknown(self, unknown: UnknownPayload, frame: HostFrame[Origin]) -> None:
         """A payload that the decoder cannot read: a client of the same dialect may."""
-        frame.passes = frame.passes or self._keeps_frames
+        frame.is_unknown = True
         if not unknown.known:
             detail = unknown.detail or str(unknown.payload)[:_DETAIL_LENGTH]
             self.log.add(Repaired("not_a_chunk", detail), 0)
@@ -593,7 +593,7 @@ class ResponsePipeline(Generic[Origin]):
                 ending,
                 raw_reason=finish.raw if finish is not None else None,
                 stop_sequence=finish.stop_sequence if finish is not None else None,
-                usage=self.normalized_usage,
+                usage=self._usage.total,
             )
         events = self._stages.feed([ending])
         self.sent_ending = next((one for one in events if isinstance(one, (Finished, Failed))), ending)

@@ -127,7 +127,7 @@ def read_reply(
     writes nothing still gets the events. Without `collect`, the `message` of a stream stays empty.
     """
     if output_format == "ndjson" and plan.client is not None and plan.client.done is None:
-        raise InvalidInput(f"nobody reads {plan.client.name} as lines of JSON", field="goes")
+        raise InvalidInput(f"{plan.client.name} has no NDJSON form", field="goes")
     if input_format == "json":
         return _WholeResponse(plan, output_format, hold_empty=hold_empty, limit=limit, encoder=encoder)
     if output_format == "json":
@@ -305,7 +305,9 @@ class _WholeResponse:
     def start_retry(self) -> None:
         body = decode_object(self._text())
         if body is None or not self._hold_empty or not self.only_reasoning:
-            raise InvalidInput("only an answer of nothing but reasoning can be followed by another", field="hold_empty")
+            raise InvalidInput(
+                "only a response with nothing but reasoning can be continued by another", field="hold_empty"
+            )
         mender = self._writer()
         self._out += mender.feed_body(body)
         mender.start_retry()
@@ -406,7 +408,7 @@ def _outcome(source: ResponseStream | Mender | Mended, usage: Usage | None, prob
 def _find_problem(data: bytes, body: dict[str, Any] | None) -> Problem | None:
     """What is wrong with a body that came with status 200 and is no response."""
     if body is None and data.startswith(b"{"):
-        message = "The host's answer is not whole: it is no JSON. Send the request again."
+        message = "The host's response is incomplete: it is not valid JSON. Send the request again."
         return Problem(status=502, kind="server", message=message, code="not_json")
     if body is not None and not body.get("error") and ("choices" in body or "content" in body):
         return None

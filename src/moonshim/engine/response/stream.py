@@ -22,7 +22,7 @@ from moonshim.engine.wire.ndjson import NdjsonFramer, render_ndjson
 from moonshim.engine.wire.sse import MAX_EVENT_BYTES, Frame, SseFramer, event_line, render_sse
 from moonshim.errors import InvalidInput, Problem
 
-__all__ = ["Framing", "Mender"]
+__all__ = ["Framing", "Mender", "fill_error"]
 
 Framing: TypeAlias = Literal["sse", "ndjson"]
 _FRAMINGS: Final = ("sse", "ndjson")
@@ -31,16 +31,16 @@ _DONE: Final = b"[DONE]"
 
 
 class Mender:
-    """Mends one stream while it flows. One object for each response.
+    """Repairs one streaming response, from bytes to bytes, as it arrives. Create one object for each response.
 
-    With the `plan` of `prepare_request` the response comes in the host's dialect and leaves
-    in the client's, under the name of the model that the client asked for; an event of more
-    than `limit` bytes ends it with an error. Without a plan, both sides speak Chat, and the request is
-    described by `model` and, where known, `tools`, `tool_choice`, `history` and `options`.
+    With the `plan` from `prepare_request`, the stream is read in the host's dialect and written in the client's, with
+    the model name that the client requested. Without a plan, both sides use Chat, and these arguments describe the
+    request: `model`, and if known `tools`, `tool_choice`, `history` and `options`.
+    With a plan, an event of more than `limit` bytes ends the stream with an error.
 
-    A frame that needs nothing leaves byte for byte as it came; one that needs a repair
-    keeps all its other fields. What can be decided goes out at once. With `hold_empty` the
-    ending of an answer that is only reasoning waits: see `start_retry`.
+    A frame that needs no repair is returned byte for byte. A repaired frame keeps all its other fields. Data is held
+    back only while it is undecided. With `hold_empty`, the ending of a response that contains only reasoning is held
+    back: see `start_retry`.
 
     >>> mender = Mender(model="kimi-k2.5")
     >>> mender.feed(b'data: {"choices": [{"index": 0, "delta": {"content": "Hi"}}]}\\n\\n')
@@ -60,9 +60,14 @@ class Mender:
         fast_path: bool = True,
         **request: Unpack[PlanArguments],
     ) -> None:
-        """`output_format`: the framing of the output. `encoder`: writes the response, where it is translated.
+        """Create a mender.
 
-        Without the `fast_path` every frame is parsed. The output is the same, and costs more.
+        - `framing`, `output_format`: the framing of the input and of the output, `sse` or `ndjson`. The output has the
+          framing of the input by default, and is always `sse` for clients of dialects other than Chat.
+        - `encoder`: writes the response if it is translated.
+        - `fast_path`: if False, every frame is parsed. The output is the same, but takes longer.
+
+        Raises `InvalidInput` for an invalid argument.
         """
         for name, value in (("framing", framing), ("output_format", output_format or framing)):
             if value not in _FRAMINGS:
@@ -71,14 +76,14 @@ class Mender:
         self._plan, self._input_format, self._limit = plan, framing, limit
         self._client: Dialect = plan.client or dialect_named("openai_chat")
         self._upstream: Dialect = plan.upstream or self._client
-        # Nobody reads other dialects than Chat as NDJSON.
+        # Only Chat has an NDJSON form.
         self._output_format: Framing = (output_format or framing) if self._client.done is not None else "sse"
         self._render_frame = render_sse if self._output_format == "sse" else render_ndjson
         self._hold_empty = hold_empty
         self._pending = b""
         self._over = False
         self.problem: Problem | None = None
-        """Why the response was broken off, if it was, by `fail` or for its size: nothing comes after that."""
+        """The problem that ended the response early (`fail`, or an event over the limit); None if there was none."""
         self._pipeline: ResponsePipeline[Frame] = ResponsePipeline(
             plan, collect=collect, encoder=encoder, hold_empty=hold_empty
         )
@@ -104,7 +109,7 @@ class Mender:
         self._ended = False
 
     def feed(self, data: bytes) -> bytes:
-        """More bytes came; the bytes that may leave."""
+        """Process received bytes, and return the bytes to send to the client."""
         fast_path = self._fast_path
         template = fast_path.template if fast_path is not None else None
         if (
@@ -154,15 +159,22 @@ class Mender:
         return taken is not None
 
     def feed_body(self, body: dict[str, Any]) -> bytes:
-        """A whole response, of a host that does not stream; the bytes of the stream for it."""
+        """Convert a complete response of a host that does not stream, and return the bytes of the stream.
+
+        Raises `InvalidInput` if host and client both use Chat, because then there is nothing to translate.
+        """
         if self._patches_chat:
             raise InvalidInput("a whole response becomes a stream only with an encoder", field="encoder")
         out = self._out()
         self._send(self._pipeline.feed_body(body), out)
+        self._done = True  # a body has no marker at its end
         return bytes(out)
 
     def flush(self) -> bytes:
-        """The input is over; the rest. A stream that just ended gets an error event, never a `tool_calls`."""
+        """End the stream after the last input, and return the remaining bytes.
+
+        A stream that ends without a finish reason gets an error event, never the finish reason `tool_calls`.
+        """
         out = self._out()
         if self.problem is None:
             self._take_rest(out)
@@ -172,9 +184,10 @@ class Mender:
         return bytes(out)
 
     def fail(self, problem: Problem) -> bytes:
-        """The host broke off, or fell silent: what was held back, open blocks closed, and the error, for the client.
+        """End the stream because the host failed or stalled, and return the remaining bytes for the client.
 
-        Nothing comes after that. An answer that had said how it ends needs no error.
+        They contain the data that was held back, the end of open blocks, and the error. A response that already has a
+        finish reason gets no error. After this call, the mender returns nothing more.
         """
         out = self._out()
         if self.problem is None and not self._over:
@@ -187,12 +200,15 @@ class Mender:
         return bytes(out)
 
     def start_retry(self) -> None:
-        """The host was asked again, since its response was only reasoning: its next response follows.
+        """Continue with a second response of the host, because the first one contained only reasoning.
 
-        What it said before stays, its ending is forgotten, and the client sees one answer.
+        The reasoning stays, its ending is discarded, and the client sees a single response. Raises `InvalidInput`
+        unless `hold_empty` is set, `only_reasoning` is True, and the stream was not ended by `flush` or `fail`.
         """
         if not (self._hold_empty and self.only_reasoning) or self._over:
-            raise InvalidInput("only an answer of nothing but reasoning can be followed by another", field="hold_empty")
+            raise InvalidInput(
+                "only a response with nothing but reasoning can be continued by another", field="hold_empty"
+            )
         out = self._out()
         self._take_rest(out)
         self._send(self._pipeline.start_retry(), out)
@@ -203,7 +219,7 @@ class Mender:
 
     @property
     def only_reasoning(self) -> bool:
-        """Whether the response has ended well and contains nothing but reasoning."""
+        """Whether the response has finished without an error and contains only reasoning."""
         return self._pipeline.only_reasoning
 
     @property
@@ -213,31 +229,34 @@ class Mender:
 
     @property
     def repairs(self) -> list[Repaired]:
-        """The repairs in order: the first few hundred."""
+        """The first 256 repairs, in order."""
         return list(self._pipeline.log.repairs)
 
     @property
     def repair_counts(self) -> dict[str, int]:
-        """How often each rule acted, all of them counted."""
+        """The number of repairs by rule, including those that `repairs` does not contain."""
         return dict(self._pipeline.log.counts)
 
     @property
     def message(self) -> Message:
-        """The assembled answer so far (of the first choice); empty with `collect=False`."""
+        """The assembled message of the first choice so far; empty with `collect=False`."""
         return self._pipeline.message(0)
 
     def message_of(self, choice: int) -> Message:
-        """The assembled answer of another choice (`n > 1`)."""
+        """The assembled message of a choice so far, by its index (`n > 1`)."""
         return self._pipeline.message(choice)
 
     @property
     def ending(self) -> Finished | Failed | None:
-        """How the first choice ended, once it has."""
+        """How the first choice ended; None while it has not."""
         return self._pipeline.ending(0)
 
     @property
     def reasoning_field(self) -> str | None:
-        """The field in which a Chat host sends reasoning, and wants it back. None: none yet, or in copies."""
+        """The field in which a Chat host sends reasoning and expects it back.
+
+        None if there was no reasoning yet, or if several fields contain the same text.
+        """
         return self._pipeline.reasoning_field
 
     @property
@@ -247,7 +266,7 @@ class Mender:
 
     @property
     def normalized_usage(self) -> Usage | None:
-        """The usage in numbers that mean the same for every host."""
+        """The usage as token counts with the same meaning for every host."""
         return self._pipeline.normalized_usage
 
     counted: ClassVar[FormerName] = FormerName("normalized_usage")
@@ -289,7 +308,7 @@ class Mender:
         error_body = self._client.render_problem(problem)
         released = self._pipeline.fail(replace(failure_from(problem), message=error_body["error"]["message"]))
         if released and released[-1].payloads:
-            _fill_error(problem, error_body, released[-1].payloads[-1])
+            fill_error(problem, error_body, released[-1].payloads[-1])
         self._send(released, out)
 
     def _is_half(self, frame: Frame) -> bool:
@@ -434,7 +453,7 @@ class Mender:
                 out += render_sse(self._client.done)
 
 
-def _fill_error(problem: Problem, error_body: dict[str, Any], last: dict[str, Any]) -> None:
+def fill_error(problem: Problem, error_body: dict[str, Any], last: dict[str, Any]) -> None:
     """The payload that ends a failed stream has the fields of an error body, and its status."""
     response = last.get("response")
     if isinstance(response, dict):

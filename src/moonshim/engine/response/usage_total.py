@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from msgspec.structs import replace
 
-from moonshim.engine.values.conversation import Usage
+from moonshim.engine.values.conversation import TOKEN_COUNTS, Usage
 
 __all__ = ["UsageTotal"]
 
-_COUNTS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
-
 
 class UsageTotal:
-    """A later count replaces an earlier one, number by number; tokens of a response before a retry are added."""
+    """A later count replaces an earlier one, number by number; the output of a response before a retry is added.
 
-    __slots__ = ("_earlier", "_usage")
+    The client asked once, so the input is that of one request.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_cache_ttl", "_earlier", "_usage")
+
+    def __init__(self, cache_ttl: str | None = None) -> None:
+        """`cache_ttl`: for how long this host caches all that it writes for this request; None: not known."""
+        self._cache_ttl = cache_ttl
         self._usage: Usage | None = None
         self._earlier: Usage | None = None
 
@@ -42,12 +45,16 @@ class UsageTotal:
 
     def add(self, usage: Usage | None) -> None:
         """The host reported usage."""
+        if usage is not None and usage.cache_write_1h_tokens is None and self._cache_ttl is not None:
+            hour = usage.cache_write_tokens if self._cache_ttl == "1h" else usage.cache_write_tokens and 0
+            usage = replace(usage, cache_write_1h_tokens=hour)
         known = self._usage
         if usage is None or known is None:
             self._usage = usage or known
             return
         counts = {
-            name: value if (value := getattr(usage, name)) is not None else getattr(known, name) for name in _COUNTS
+            name: value if (value := getattr(usage, name)) is not None else getattr(known, name)
+            for name in TOKEN_COUNTS
         }
         self._usage = Usage(**counts, raw=known.raw | usage.raw)
 

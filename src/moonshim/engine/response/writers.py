@@ -37,7 +37,7 @@ class EncodingWriter(Generic[Origin]):
     ends_with_reason: Final = False
     keeps_frames: Final = False
     single: Final = True
-    passes: Final = False
+    passes_text: Final = False
     is_idle: Final = True
     ignored: Final[frozenset[str]] = frozenset()
 

@@ -15,6 +15,8 @@ from msgspec.structs import force_setattr
 from moonshim.compat import FORMER_ROLES, FormerName
 
 __all__ = [
+    "MOST_CHOICES",
+    "TOKEN_COUNTS",
     "Change",
     "Media",
     "Message",
@@ -24,6 +26,7 @@ __all__ = [
     "ResponseFormat",
     "Role",
     "Sampling",
+    "SearchSettings",
     "Text",
     "Thinking",
     "Tool",
@@ -31,6 +34,7 @@ __all__ = [
     "ToolChoice",
     "ToolResult",
     "Usage",
+    "add_usage",
     "token_count",
 ]
 
@@ -38,16 +42,17 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
 class Text(Struct, frozen=True, tag="text"):
-    """Visible content."""
+    """Visible text of a message."""
 
     text: str
 
 
 class Reasoning(Struct, frozen=True, tag="reasoning", omit_defaults=True):
-    """Reasoning. `Reasoning("")` is not the same as no reasoning at all."""
+    """The model's reasoning in a message. `Reasoning("")` is not the same as no reasoning at all."""
 
     text: str
     signature: str | None = None
+    """The signature that the host requires back with the reasoning."""
     details: tuple[dict[str, Any], ...] = ()
     """`reasoning_details` as received, for hosts that require them in later requests."""
     field: str | None = None
@@ -55,16 +60,19 @@ class Reasoning(Struct, frozen=True, tag="reasoning", omit_defaults=True):
 
 
 class ToolCall(Struct, frozen=True, tag="tool_call", omit_defaults=True):
-    """A tool call. `arguments` is the raw string that the model wrote."""
+    """A tool call in an assistant message."""
 
     id: str
+    """The canonical id, unique in the conversation."""
     name: str
     arguments: str
+    """The arguments as the string that the model wrote."""
     wire_id: str | None = None
+    """The id in the client's or host's messages; None if there is none yet."""
 
 
 class Media(Struct, frozen=True, tag="media", omit_defaults=True):
-    """An image, audio, video or document, by URL or by value (base64)."""
+    """An image, audio, video or document, as a URL (`url`) or as base64 (`data`)."""
 
     kind: Literal["image", "audio", "video", "file"]
     url: str | None = None
@@ -79,20 +87,24 @@ class Media(Struct, frozen=True, tag="media", omit_defaults=True):
 
 
 class ToolResult(Struct, frozen=True, tag="tool_result", omit_defaults=True):
-    """The result of the call whose canonical id is `call_id`."""
+    """The result of a tool call."""
 
     call_id: str
+    """The canonical id of the call."""
     name: str | None = None
+    """The name of the tool, if known."""
     parts: tuple[Text | Media, ...] = ()
     is_error: bool = False
+    """Whether the tool failed."""
     wire_id: str | None = None
+    """The id in the client's or host's messages; None if there is none yet."""
 
 
 Part: TypeAlias = Text | Reasoning | ToolCall | ToolResult | Media
 
 
 class Message(Struct, frozen=True, omit_defaults=True):
-    """One message of one role."""
+    """One message of a conversation: a role and its parts."""
 
     role: Role
     parts: tuple[Part, ...] = ()
@@ -101,19 +113,18 @@ class Message(Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if self.role in FORMER_ROLES:
-            warn(f"the role {self.role!r} is called {FORMER_ROLES[self.role]!r} now", DeprecationWarning, stacklevel=2)
+            warn(f"the role {self.role!r} was renamed to {FORMER_ROLES[self.role]!r}", DeprecationWarning, stacklevel=2)
             force_setattr(self, "role", FORMER_ROLES[self.role])
 
     @property
     def speaker(self) -> str:
         """Former name of `role`, with its former values."""
-        warn("Message.speaker is called role now", DeprecationWarning, stacklevel=2)
+        warn("Message.speaker was renamed to role", DeprecationWarning, stacklevel=2)
         return next((former for former, role in FORMER_ROLES.items() if role == self.role), self.role)
 
     @property
     def is_one_text(self) -> bool:
-        """Whether its only part is a text that is not empty. Most steps skip such messages, which keeps long
-        histories cheap.
+        """Whether the only part is non-empty text. Most steps skip such messages, which keeps long histories cheap.
 
         >>> Message("user", (Text("hi"),)).is_one_text, Message("user", (Text(""),)).is_one_text
         (True, False)
@@ -122,8 +133,17 @@ class Message(Struct, frozen=True, omit_defaults=True):
         return len(parts) == 1 and type(parts[0]) is Text and bool(parts[0].text)
 
 
+class SearchSettings(Struct, frozen=True, omit_defaults=True):
+    """What a client limits its web search to."""
+
+    max_uses: int | None = None
+    allowed: tuple[str, ...] = ()
+    """Domains; a result must be on one of them or on a subdomain."""
+    blocked: tuple[str, ...] = ()
+
+
 class Tool(Struct, frozen=True, omit_defaults=True):
-    """A declared tool. `parameters` is a JSON schema, or None when there is none."""
+    """A declared tool. `parameters` is its JSON schema, or None if it has none."""
 
     name: str
     """The name that the model sees, including the namespace (`github__search`)."""
@@ -140,16 +160,45 @@ class Tool(Struct, frozen=True, omit_defaults=True):
     """The client wants it loaded only when a tool search finds it."""
     strict: bool | None = None
     """Whether arguments must match the schema exactly."""
+    search: SearchSettings | None = None
+    """Set for a web search of `kind="server"`, which somebody may run in the host's place."""
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
-    """Token counts, as far as the host reported them."""
+    """Token counts, as far as the host reported them. None: not reported."""
 
     input_tokens: int | None = None
+    """All input, including what was read from the host's prompt cache and what was written to it."""
     output_tokens: int | None = None
+    """All output, including reasoning."""
     cached_tokens: int | None = None
+    """The part of the input that was read from the cache."""
     reasoning_tokens: int | None = None
     raw: dict[str, Any] = {}
+    """The usage as the host reported it."""
+    cache_write_tokens: int | None = None
+    """The part of the input that was written to the cache, for any lifetime."""
+    cache_write_1h_tokens: int | None = None
+    """The part of `cache_write_tokens` that is cached for an hour."""
+
+
+TOKEN_COUNTS: Final = tuple(name for name in Usage.__struct_fields__ if name != "raw")
+"""The fields of `Usage` that are numbers."""
+
+
+def add_usage(one: Usage | None, other: Usage | None) -> Usage | None:
+    """The sum of two responses; what only one of them reported counts as it is.
+
+    >>> add_usage(Usage(10, 2), Usage(20, 3, cached_tokens=10)) == Usage(30, 5, cached_tokens=10)
+    True
+    """
+    if one is None or other is None:
+        return one or other
+    sums: dict[str, Any] = {}
+    for name in TOKEN_COUNTS:
+        counts = [count for usage in (one, other) if (count := getattr(usage, name)) is not None]
+        sums[name] = sum(counts) if counts else None
+    return Usage(**sums)
 
 
 _MAX_TOKENS: Final = 2**53
@@ -184,6 +233,10 @@ class Thinking(Struct, frozen=True, omit_defaults=True):
     budget: int | None = None
     keep: str | None = None
     """`all`: keep the reasoning of earlier turns."""
+
+
+MOST_CHOICES: Final = 128
+"""Responses to one request (`n`): OpenAI's limit. What a request may use is estimated with it."""
 
 
 class Sampling(Struct, frozen=True, omit_defaults=True):
@@ -228,6 +281,8 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str | None = None
     metadata: dict[str, Any] = {}
     cache_key: str | None = None
+    cache_ttl: str | None = None
+    """How long the host is asked to cache the prompt (`5m`, `1h`), as the client wrote it."""
     locations: tuple[str, ...] = ()
     """Path of each message in the client's body (`messages[3]`, `system`), for error messages."""
     body_overrides: dict[str, Any] = {}
@@ -240,8 +295,11 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Change(Struct, frozen=True, omit_defaults=True):
-    """A part of a request that was not sent as received: the rule, the reason and the path."""
+    """One difference between the request that the client sent and the request that the host gets."""
 
     rule: str
+    """The name of the rule (docs/reference/requests.md)."""
     detail: str
+    """What was changed and why, for people."""
     place: str | None = None
+    """The path of the field (`messages[3]`); None if the change belongs to no single field."""

@@ -44,6 +44,8 @@ class CallPiece(Struct, frozen=True):
     """Unknown fields; those of `function` under that key."""
     odd: str = ""
     """What is wrong with the entry."""
+    is_unlisted: bool = False
+    """The host sent the call in a deprecated field for a single call, not in the list of calls."""
 
 
 class Started(Struct, frozen=True):
@@ -98,15 +100,18 @@ class BlockClosed(Struct, frozen=True):
 
 
 class Repaired(Struct, frozen=True):
-    """A repair: the rule, and a detail for people."""
+    """One repair in a response."""
 
     rule: str
+    """The name of the rule (docs/reference/repairs.md)."""
     detail: str = ""
+    """What was wrong, or how it changed, for people."""
     choice: int = 0
+    """The index of the choice."""
 
 
 class Finished(Struct, frozen=True):
-    """The response ended; `reason` is the repaired reason, `raw_reason` the host's."""
+    """The response ended. `reason` is the repaired finish reason, `raw_reason` the one that the host sent."""
 
     reason: str
     """Chat's `stop`, `tool_calls`, `length` or `content_filter`, or the host's own value."""
@@ -116,11 +121,13 @@ class Finished(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """The response failed. `retryable`: whether a retry can help."""
+    """The response ended with an error."""
 
     code: str
+    """The error code: one of Moonshim's (`stream_ended`, `arguments_invalid`, …) or the host's own."""
     message: str
     retryable: bool = True
+    """Whether sending the request again can help."""
 
 
 _PASSING: Final[frozenset[ProblemKind]] = frozenset({"rate_limit", "overloaded", "timeout", "server"})

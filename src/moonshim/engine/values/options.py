@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypedDict, Unpack, get_
 import msgspec
 from msgspec import Meta, Struct
 
+from moonshim.engine.values.type_names import describe_type, name_types
 from moonshim.errors import InvalidOption
 
 __all__ = ["DEFAULT_BUFFER_LIMIT", "KimiOptions", "ToolTokens"]
@@ -20,7 +21,7 @@ Token = Annotated[str, Meta(min_length=1)]
 
 
 class ToolTokens(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The five markers of the K2 family. Unset ones keep their default."""
+    """The five markers of K2's tool call format, for models that use others."""
 
     section_begin: Token = "<|tool_calls_section_begin|>"
     section_end: Token = "<|tool_calls_section_end|>"
@@ -51,9 +52,9 @@ class OptionChanges(TypedDict, total=False):
 
 
 class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """What to repair. `KimiOptions()` fixes framing, ids and finish reasons; `mending()` repairs everything.
+    """Which repairs to make. `KimiOptions()` fixes framing, ids and finish reasons; `mending()` repairs everything.
 
-    In JSON the names are camelCase, as in existing configuration files.
+    In JSON the names are camelCase, as in existing configuration files. Raises `InvalidOption` for an invalid value.
 
     >>> KimiOptions().manual_tool_parsing, KimiOptions.mending().manual_tool_parsing
     (False, True)
@@ -78,6 +79,7 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     repair_on_mismatch: bool = True
     """Rewrite tool call ids that are not valid."""
     id_prefix: str = "functions"
+    """The first part of generated tool call ids."""
     counter_scope: Literal["conversation", "turn"] = "conversation"
     """What the next index continues from: the whole history, or this response only."""
 
@@ -86,6 +88,7 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     buffer_limit: Annotated[int, Meta(ge=SMALLEST_BUFFER_LIMIT)] = DEFAULT_BUFFER_LIMIT
     """Maximum number of characters held back for any one reason; above it they are sent as they are."""
     tool_tokens: ToolTokens = ToolTokens()
+    """The markers of the tool call format."""
     repair_arguments: Literal["off", "safe", "schema"] = "off"
     """Leave arguments alone, repair unambiguous errors, or also use the declared schema."""
     id_policy: Literal["k2", "unique", "keep"] = "k2"
@@ -98,31 +101,34 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
             _check(name, getattr(self, name))
         if not isinstance(self.buffer_limit, int) or self.buffer_limit < SMALLEST_BUFFER_LIMIT:
             raise InvalidOption(
-                f"buffer_limit must be a number, {SMALLEST_BUFFER_LIMIT} at least", field="buffer_limit"
+                f"buffer_limit must be an integer of at least {SMALLEST_BUFFER_LIMIT}", field="buffer_limit"
             )
         if not isinstance(self.id_prefix, str) or not self.id_prefix:
-            raise InvalidOption("id_prefix must be a text that is not empty", field="id_prefix")
+            raise InvalidOption("id_prefix must be a non-empty string", field="id_prefix")
         if not isinstance(self.tool_choice_default, str):
-            raise InvalidOption("tool_choice_default must be a text", field="tool_choice_default")
+            raise InvalidOption("tool_choice_default must be a string", field="tool_choice_default")
         msgspec.structs.force_setattr(self, "tool_tokens", _check_tokens(self.tool_tokens))
 
     @classmethod
     def mending(cls, **changes: Unpack[OptionChanges]) -> Self:
-        """Everything enabled: the default for a Kimi model without configuration."""
+        """Options with all repairs enabled, the default for a Kimi model. Keyword arguments change single options."""
         base: dict[str, Any] = {"manual_tool_parsing": True, "repair_arguments": "schema", "repair_deltas": True}
         return cls(**base | dict(changes))
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], *, preset: Self | None = None) -> Self:
-        """Checked options from a configuration (camelCase or snake_case), on top of a preset."""
+        """Options from a JSON object with camelCase or snake_case names. Other options keep their value in `preset`.
+
+        Raises `InvalidOption` for an unknown name or an invalid value.
+        """
         if not isinstance(values, Mapping):
-            raise InvalidOption(f"options must be an object, not {type(values).__name__}", field="options")
+            raise InvalidOption(f"options: expected an object, got {describe_type(values)}", field="options")
         names = _wire_names()
         converted: dict[str, Any] = {}
         for key, value in values.items():
             wire = names.get(str(key))
             if wire is None:
-                raise InvalidOption(f"unknown option {key!r}; {_nearest(str(key), names)}", field=str(key))
+                raise InvalidOption(f"unknown option {key!r} ({_nearest(str(key), names)})", field=str(key))
             _check(wire, value)
             converted[wire] = _camel_tokens(value) if wire == "toolTokens" else value
         base = msgspec.to_builtins(preset if preset is not None else cls())
@@ -131,7 +137,7 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         try:
             return msgspec.convert(base | converted, cls)
         except msgspec.ValidationError as error:
-            raise InvalidOption(f"bad option: {error}", field=_field_of(str(error))) from None
+            raise InvalidOption(f"invalid option: {name_types(error)}", field=_field_of(str(error))) from None
 
 
 @cache
@@ -150,9 +156,9 @@ def _check(name: str, value: object) -> None:
     """Raise if the value is not one that the option allows."""
     choices = _choices().get(name)
     if choices is bool and not isinstance(value, bool):
-        raise InvalidOption(f"{name} must be a bool (true, false), not {value!r}", field=name)
+        raise InvalidOption(f"{name} must be a boolean, not {value!r}", field=name)
     if isinstance(choices, tuple) and value not in choices:
-        raise InvalidOption(f"{name} must be one of ({', '.join(choices)}), not {value!r}", field=name)
+        raise InvalidOption(f"{name} must be one of {', '.join(choices)}, not {value!r}", field=name)
 
 
 def _check_tokens(value: object) -> ToolTokens:
@@ -163,7 +169,7 @@ def _check_tokens(value: object) -> ToolTokens:
     try:
         tokens = msgspec.convert(_camel_tokens(values), ToolTokens)
     except msgspec.ValidationError as error:
-        raise InvalidOption(f"bad tool_tokens: {error}", field="tool_tokens") from None
+        raise InvalidOption(f"invalid tool_tokens: {name_types(error)}", field="tool_tokens") from None
     names: dict[str, str] = {}
     for name in tokens.__struct_fields__:
         other = names.setdefault(getattr(tokens, name), name)

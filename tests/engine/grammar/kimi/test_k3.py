@@ -168,7 +168,7 @@ CASES: dict[str, tuple[str, list[GrammarEvent]]] = {
         [CallStarted("text", "", "ls"), Notice("k3_untagged_json", "{"), CallDelta('{"a": 1}'), CallEnded(True)],
     ),
     # Values that are not what their type says.
-    "a number that is none": (
+    "an invalid number": (
         CALL + argument("n", " 1,5 ", "number") + END_CALL,
         doubtful("n", " 1,5 ", '" 1,5 "}'),
     ),
@@ -180,7 +180,7 @@ CASES: dict[str, tuple[str, list[GrammarEvent]]] = {
         CALL + argument("b", "True", "boolean") + END_CALL,
         doubtful("b", "True", '"True"}'),
     ),
-    "an object that is none": (
+    "an invalid object": (
         CALL + argument("o", "{not json", "object") + END_CALL,
         doubtful("o", "{not json", '"{not json"}'),
     ),

@@ -166,7 +166,7 @@ def test_a_model_that_reads_only_the_reasoning_of_calls_gets_no_other() -> None:
     given = body(user(), ai(content="a", reasoning_content="x"), user(), ai(content="b", reasoning_content="y"), user())
     changes = made(given, model="kimi-k2.5").changes
     assert [change.detail for change in changes if change.rule == "reasoning_dropped"] == [
-        "the model reads no reasoning of messages without calls: not sent (2 messages)"
+        "reasoning dropped: the model reads it only in messages with tool calls (2 messages)"
     ]
     assert "reasoning_content" not in sent_messages(*given["messages"], model="kimi-k2.5")[1]
     assert sent_messages(*given["messages"])[1]["reasoning_content"] == "x"

@@ -105,7 +105,7 @@ REFUSED: dict[str, tuple[Json, str, str]] = {
     "a call is required and no tool is left": ({"tools": [SEARCH], "tool_choice": "required"}, "none", "tool_choice"),
     "one name with two definitions": (
         {"tools": [function("ls"), function("ls", parameters=SCHEMA)]},
-        "function name ls is duplicated",
+        "tool 'ls' is declared twice with different definitions",
         "tools[1]",
     ),
 }
@@ -120,7 +120,7 @@ def test_what_would_change_the_meaning_is_refused(fields: Json, message: str, fi
 
 def test_more_tools_than_the_host_takes_are_refused_with_both_numbers() -> None:
     tools = [function(f"t{number}") for number in range(129)]
-    with pytest.raises(InvalidInput, match=r"129 tools are declared, and moonshot takes 128 at most"):
+    with pytest.raises(InvalidInput, match=r"129 tools are declared, but moonshot accepts at most 128"):
         made(body(user(), tools=tools))
     assert len(sent(body(user(), tools=tools[:128]))["tools"]) == 128
 

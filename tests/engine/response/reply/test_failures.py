@@ -33,7 +33,7 @@ ERRORS: Final[dict[str, tuple[bytes, int, str, str]]] = {
         "quota",
         "recharge",
     ),
-    "web page": (b"<html><title>502 Bad Gateway</title></html>", 502, "server", "web page: 502 Bad Gateway"),
+    "web page": (b"<html><title>502 Bad Gateway</title></html>", 502, "server", "HTML page: 502 Bad Gateway"),
     "words": (b"upstream connect error", 502, "server", "upstream connect error"),
     "nothing": (b"", 502, "server", "without a message"),
     "something else": (b'{"hello": "world"}', 502, "server", "without a message"),

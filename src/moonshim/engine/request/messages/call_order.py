@@ -39,10 +39,10 @@ _HEADINGS: Final[dict[ResultHandling, str]] = {
     "again": "[A further result of {tool}]",
 }
 _DETAILS: Final[dict[ResultHandling, str]] = {
-    "orphan": "the call of a result of {tool} is not there: it is said as user text",
-    "late": "a result of {tool} comes when the conversation has gone on: it is said as user text",
-    "again": "a second result of one call of {tool}: it is said as user text",
-    "copy": "the same result of one call of {tool} comes again: left out",
+    "orphan": "result of {tool} sent as user text: its call is not in the conversation",
+    "late": "result of {tool} sent as user text: it comes after the model's next message",
+    "again": "second result of a call of {tool} sent as user text",
+    "copy": "repeated result of a call of {tool} dropped",
 }
 
 
@@ -155,15 +155,15 @@ class _CallOrder:
         answer = self._answers.get(slot)
         if answer is None:
             self._report(
-                "result_missing", f"the call of {_tool_label(call.name)} has no result: one that says so", calling
+                "result_missing",
+                f"placeholder result added: the call of {_tool_label(call.name)} has no result",
+                calling,
             )
             result = ToolResult(call.id, call.name or None, (Text(NO_RESULT),), is_error=self._marks_errors)
             return replace(calling, message=Message("tool", (result,)))
         located, result = answer
         if moved:
-            self._report(
-                "result_moved", f"a result of {_tool_label(call.name)} belongs directly behind its call", located
-            )
+            self._report("result_moved", f"result of {_tool_label(call.name)} moved directly after its call", located)
         alone = located.message.role == "tool" and len(located.message.parts) == 1
         return located if alone else replace(located, message=Message("tool", (result,)))
 

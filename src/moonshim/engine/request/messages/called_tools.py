@@ -67,7 +67,10 @@ class _CallAdapter:
         host_name = self._names.resolve(name)
         if host_name != name and name not in self.reported:
             self.reported.add(name)
-            self._changes.append(Change("tool_name", f"calls of {name!r} are calls of {host_name!r} here", place))
+            detail = f"calls of {name!r} renamed to {host_name!r}, a name that the host accepts"
+            if not name:
+                detail = f"calls without a name sent as calls of {host_name!r}: the host requires a name"
+            self._changes.append(Change("tool_name", detail, place))
         return host_name
 
     def _arguments(self, call: ToolCall, place: str | None) -> str:
@@ -77,11 +80,11 @@ class _CallAdapter:
         if mended is None or decode_object(mended.encode("utf-8", "surrogatepass")) is None:
             mended = _EMPTY
         excerpt = call.arguments if len(call.arguments) <= 40 else call.arguments[:40] + "…"
-        outcome = "{}" if mended == _EMPTY else "mended"
+        outcome = "replaced with {}" if mended == _EMPTY else "repaired"
         self._changes.append(
             Change(
                 "arguments",
-                f"the arguments of {call.name} are no JSON object, and became {outcome}: {excerpt!r}",
+                f"arguments of {call.name or 'a nameless call'} {outcome}: they were not a JSON object: {excerpt!r}",
                 place,
             )
         )

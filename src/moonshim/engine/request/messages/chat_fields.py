@@ -29,9 +29,15 @@ def adapt_chat_fields(messages: list[LocatedMessage], changes: list[Change]) -> 
         message, unread = without_unread_calls(located.message)
         if unread:
             # It holds no readable call: it is empty, or the message is not the assistant's.
-            changes.append(Change("calls_shape", "tool_calls without a call in it: left out", located.place))
+            changes.append(Change("calls_shape", "tool_calls dropped: it contains no tool call", located.place))
         if is_partial(message) and not can_continue(message, last=number == len(messages) - 1):
-            changes.append(Change("partial", "only the last message, without calls, can be continued", located.place))
+            changes.append(
+                Change(
+                    "partial",
+                    "partial dropped: only the last assistant message, without tool calls, can be continued",
+                    located.place,
+                )
+            )
             message = without_partial(message)
         message, problems = with_plain_calls(message)
         changes += [Change("calls_shape", detail, located.place) for detail in problems]
@@ -52,5 +58,5 @@ def mark_prefill(request: Request) -> tuple[Request, list[Change]]:
     if any(isinstance(part, ToolCall) for part in last.parts):
         return request, []
     place = request.locations[len(request.messages) - 1] if len(request.locations) == len(request.messages) else None
-    change = Change("prefill", "the answer that the client has begun is marked as one to go on with", place)
+    change = Change("prefill", "last assistant message marked as partial, so that the model continues it", place)
     return replace(request, messages=(*request.messages[:-1], as_partial(last))), [change]

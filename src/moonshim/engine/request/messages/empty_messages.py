@@ -47,24 +47,28 @@ def drop_empty(messages: list[LocatedMessage], profile: HostProfile, changes: li
             if profile.merges_roles and started and _separates_turns(out[-1].message, located.message, last=last):
                 # Without it two turns would be merged, which changes what was already sent.
                 role: Role = "assistant" if located.message.role == "assistant" else "user"
-                changes.append(Change("empty_message", "a turn that says nothing stays, and says that", located.place))
+                changes.append(
+                    Change(
+                        "empty_message",
+                        "empty message replaced with a placeholder: without it, two turns would merge",
+                        located.place,
+                    )
+                )
                 out.append(located.with_message(Message(role, (Text(EMPTY_MESSAGE),))))
                 continue
-            changes.append(
-                Change(
-                    "empty_message", f"a message of role {located.message.role} says nothing: left out", located.place
-                )
-            )
+            changes.append(Change("empty_message", f"empty {located.message.role} message dropped", located.place))
             continue
         message = located.message
         if profile.dialect == chat_extras.DIALECT and profile.generation != "other" and chat_extras.is_refusal(message):
-            changes.append(Change("refusal", "a refusal is sent as content: Kimi reads no other", located.place))
+            changes.append(
+                Change("refusal", "refusal sent as content: Kimi does not read the refusal field", located.place)
+            )
             message = chat_extras.refusal_as_text(message)
         if not must_stay and _drops_text(message, profile):
             full = _drop_empty_result_text(chat_extras.keep_parts(message, lambda part: part != Text("")), profile)
             if full is not message:
                 message = full
-                changes.append(Change("empty_text", "empty text is left out: the host refuses it", located.place))
+                changes.append(Change("empty_text", "empty text dropped: the host refuses it", located.place))
         started = started or message.role != "system"
         out.append(located.with_message(message))
     return out
@@ -157,7 +161,7 @@ def merge_assistant_messages(
             and before.members[-1].message.role == located.message.role == "assistant"
             and (profile.merges_roles or before.thinks)
         ):
-            changes.append(Change("turn_joined", "two assistant messages in a row are sent as one", located.place))
+            changes.append(Change("turn_joined", "consecutive assistant messages merged", located.place))
             before.add(located)
         else:
             turns.append(_Turn(located))
@@ -188,13 +192,15 @@ def merge_user_messages(messages: list[LocatedMessage], changes: list[Change]) -
     for located in messages:
         message = located.message
         if apart and message.role in _USERS and messages_extras.stays_separate(message):
-            changes.append(Change("turn_joined", "two user messages in a row are sent as one", located.place))
+            changes.append(Change("turn_joined", "consecutive user messages merged", located.place))
             message = messages_extras.mark_merged(message)
         elif (
             messages_extras.has_second_half(message)
             and (ordered := messages_extras.with_results_first(message)) is not message
         ):
-            changes.append(Change("result_moved", "results stand before what the user says beside them", located.place))
+            changes.append(
+                Change("result_moved", "tool results moved before the other content of the message", located.place)
+            )
             message = ordered
         elif out and messages_extras.is_second_half(message) and messages_extras.has_second_half(out[-1].message):
             message = messages_extras.with_results_first(message)

@@ -97,7 +97,7 @@ def _set_ids(located: LocatedMessage, position: int, at: dict[tuple[int, int], s
         else:
             parts.append(part)
     if renamed:
-        changes.append(Change("history_id", f"identifiers as the host wants them: {', '.join(renamed)}", located.place))
+        changes.append(Change("history_id", f"ids rewritten for the host: {', '.join(renamed)}", located.place))
     if all(new is old for new, old in zip(parts, located.message.parts, strict=True)):
         return located.message
     return replace(located.message, parts=tuple(parts))

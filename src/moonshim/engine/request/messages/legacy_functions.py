@@ -33,7 +33,7 @@ def convert_function_messages(messages: list[LocatedMessage], changes: list[Chan
             texts = tuple(part for part in located.message.parts if isinstance(part, Text))
             result = ToolResult(waiting.pop(name or "", f"{CANONICAL}function_{number}"), name, texts or (Text(""),))
             changes.append(
-                Change("function_call", "a message of role function is said as a tool result", located.place)
+                Change("function_call", "message with the role function converted to a tool result", located.place)
             )
             out.append(located.with_message(Message("tool", (result,))))
         else:
@@ -44,7 +44,9 @@ def convert_function_messages(messages: list[LocatedMessage], changes: list[Chan
 def convert_function_fields(request: Request) -> tuple[Request, list[Change]]:
     """Convert the body fields `functions` and `function_call` to `tools` and `tool_choice`."""
     request, old = without_legacy_fields(request)
-    return request, [Change("function_call", f"{name} is said as hosts of today take it", name) for name in old]
+    return request, [
+        Change("function_call", f"deprecated field {name} converted to its successor", name) for name in old
+    ]
 
 
 def _convert_call(located: LocatedMessage, number: int, waiting: dict[str, str], changes: list[Change]) -> Message:
@@ -53,5 +55,5 @@ def _convert_call(located: LocatedMessage, number: int, waiting: dict[str, str],
         return message
     call = ToolCall(f"{CANONICAL}function_call_{number}", legacy_call.name, legacy_call.arguments)
     waiting[call.name] = call.id
-    changes.append(Change("function_call", f"the function_call of {call.name} is said as a tool call", located.place))
+    changes.append(Change("function_call", f"function_call of {call.name} converted to a tool call", located.place))
     return replace(message, parts=(*message.parts, call))

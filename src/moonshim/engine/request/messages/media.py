@@ -1,34 +1,30 @@
-"""Images, audio, video and documents -> media that the host accepts; others become text or are refused."""
+"""Images, audio, video and documents -> media that the host accepts; others become text, or are refused."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
+from operator import is_
 from typing import Final
 
 from msgspec.structs import replace
 
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.located import LocatedMessage
+from moonshim.engine.request.messages.documents import Documents, adapt_document, is_document
 from moonshim.engine.values.conversation import Change, Media, Message, Part, Text, ToolResult
 from moonshim.errors import CannotExpress
 
 __all__ = ["adapt_media", "move_media"]
 
-_TEXTUAL: Final = re.compile(
-    r"(?:text/[^;]*|application/(?:json|xml|yaml|x-yaml|toml|javascript|x-ndjson|[^;]*\+(?:json|xml)))(?:;.*)?",
-    re.IGNORECASE,
-)
 
+def adapt_media(
+    messages: list[LocatedMessage], profile: HostProfile, changes: list[Change], documents: Documents
+) -> list[LocatedMessage]:
+    """Replace documents where the host accepts no files: see `documents`.
 
-def adapt_media(messages: list[LocatedMessage], profile: HostProfile, changes: list[Change]) -> list[LocatedMessage]:
-    """Send text documents as text where the host accepts no files.
-
-    Raises `CannotExpress` for current media that the model cannot read. Media from earlier turns, shown to another
-    model, are replaced by a note: a conversation must be able to continue after a change of model.
+    Raises `CannotExpress` for other current media that the model cannot read. Such media from earlier turns, shown to
+    another model, are replaced by a note: a conversation must be able to continue after a change of model.
     """
-    adapter = _MediaAdapter(profile, changes)
+    adapter = _MediaAdapter(profile, changes, documents)
     answered = max(
         (number for number, located in enumerate(messages) if located.message.role == "assistant"), default=-1
     )
@@ -41,54 +37,57 @@ def adapt_media(messages: list[LocatedMessage], profile: HostProfile, changes: l
 
 
 class _MediaAdapter:
-    def __init__(self, profile: HostProfile, changes: list[Change]) -> None:
-        self._profile, self._changes = profile, changes
+    def __init__(self, profile: HostProfile, changes: list[Change], documents: Documents) -> None:
+        self._profile, self._changes, self._documents = profile, changes, documents
         self._old = False
 
     def adapt_message(self, located: LocatedMessage, *, old: bool) -> Message:
         self._old = old
-        parts = tuple(self._adapt_part(part, located.place) for part in located.message.parts)
-        if all(new is old for new, old in zip(parts, located.message.parts, strict=True)):
+        parts = list[Part]()
+        for part in located.message.parts:
+            if isinstance(part, Media):
+                parts += self._adapt_media(part, located.place)
+            elif isinstance(part, ToolResult):
+                parts.append(self._adapt_result(part, located.place))
+            else:
+                parts.append(part)
+        if len(parts) == len(located.message.parts) and all(map(is_, parts, located.message.parts)):
             return located.message
-        return replace(located.message, parts=parts)
+        return replace(located.message, parts=tuple(parts))
 
-    def _adapt_part(self, part: Part, place: str | None) -> Part:
-        if isinstance(part, Media):
-            return self._adapt_media(part, place)
-        if isinstance(part, ToolResult) and any(isinstance(inner, Media) for inner in part.parts):
-            inner = tuple(self._adapt_media(p, place) if isinstance(p, Media) else p for p in part.parts)
-            return part if inner == part.parts else replace(part, parts=inner)
-        return part
+    def _adapt_result(self, result: ToolResult, place: str | None) -> ToolResult:
+        if not any(isinstance(part, Media) for part in result.parts):
+            return result
+        parts = list[Text | Media]()
+        for part in result.parts:
+            parts += self._adapt_media(part, place) if isinstance(part, Media) else (part,)
+        return result if tuple(parts) == result.parts else replace(result, parts=tuple(parts))
 
-    def _adapt_media(self, media: Media, place: str | None) -> Text | Media:
-        if media.kind in self._profile.media:
-            return media
-        text = _document_text(media)
-        if text is None:
-            what = "a document that is not text" if media.kind == "file" else f"{_ARTICLES[media.kind]} {media.kind}"
-            if self._old:
-                self._changes.append(
-                    Change("media_left_out", f"this model cannot be shown {what}: a note says so", place)
-                )
-                return Text(f"[{what[0].upper()}{what[1:]} was here, which you cannot see]")
-            raise CannotExpress(
-                f"this model cannot be shown {what} ({self._profile.host}, {self._profile.generation})", field=place
+    def _adapt_media(self, media: Media, place: str | None) -> tuple[Text | Media, ...]:
+        accepted = self._profile.media
+        # A file that is stored at another host can be named only in the words of that host.
+        is_stored = media.url is None and media.data is None
+        if is_stored and media.kind in accepted and self._profile.dialect in media.extras:
+            return (media,)
+        if is_document(media) and (is_stored or "file" not in accepted):
+            shown = adapt_document(media, self._documents, sees_images="image" in accepted)
+            self._changes += [replace(change, place=place) for change in shown.changes]
+            return shown.parts
+        if media.kind in accepted:
+            return (media,)
+        what = f"{_ARTICLES[media.kind]} {media.kind}"
+        if self._old:
+            self._changes.append(
+                Change("media_left_out", f"{what} replaced with a note: this model does not accept it", place)
             )
-        self._changes.append(Change("document_text", "a document is sent as its text: the host takes no files", place))
-        return Text(f"# {media.name}\n\n{text}" if media.name else text)
+            return (Text(f"[{what[0].upper()}{what[1:]} was here, which you cannot see]"),)
+        raise CannotExpress(
+            f"this model does not accept {what} (host {self._profile.host}, generation {self._profile.generation})",
+            field=place,
+        )
 
 
 _ARTICLES: Final = {"image": "an", "audio": "an", "video": "a", "file": "a"}
-
-
-def _document_text(media: Media) -> str | None:
-    """The content of a text document, None for anything else."""
-    if media.kind != "file" or media.data is None or _TEXTUAL.fullmatch(media.media_type or "") is None:
-        return None
-    try:
-        return base64.b64decode(media.data, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return None
 
 
 def move_media(messages: list[LocatedMessage], changes: list[Change], *, results: bool) -> list[LocatedMessage]:
@@ -116,7 +115,11 @@ def move_media(messages: list[LocatedMessage], changes: list[Change], *, results
             parts.append(part)
         if not all(new is old for new, old in zip(parts, located.message.parts, strict=False)):
             changes.append(
-                Change("media_moved", "media may not stand here: they are in the next message", located.place)
+                Change(
+                    "media_moved",
+                    "media moved to the next message: the host accepts them only in user messages",
+                    located.place,
+                )
             )
             located = located.with_parts(*parts)
         out.append(located)

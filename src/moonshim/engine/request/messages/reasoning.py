@@ -45,7 +45,7 @@ def restore_reasoning(
         others = (part for part in message.parts if not isinstance(part, Reasoning))
         messages[index] = replace(message, parts=(recalled[index], *others))
         place = request.locations[index] if index < len(request.locations) else None
-        counter.add("reasoning_recalled", "the client has lost the reasoning: put back from memory", place)
+        counter.add("reasoning_recalled", "reasoning restored from the cache: the client did not send it", place)
     changes = list(counter.changes())
     return (replace(request, messages=tuple(messages)), changes) if changes else (request, [])
 
@@ -87,11 +87,11 @@ class _ReasoningAdapter:
         thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
         calling = any(isinstance(part, ToolCall) for part in message.parts)
         if profile.reasoning_in is None or profile.keeps_reasoning == "none":
-            return self._drop(located, "the model takes no reasoning of former turns") if thoughts else message
-        if profile.keeps_reasoning == "calls" and not calling:
             return (
-                self._drop(located, "the model reads no reasoning of messages without calls") if thoughts else message
+                self._drop(located, "the model does not accept reasoning from earlier turns") if thoughts else message
             )
+        if profile.keeps_reasoning == "calls" and not calling:
+            return self._drop(located, "the model reads it only in messages with tool calls") if thoughts else message
         # Reasoning that the host does not accept counts as lost.
         thoughts = [self.keep_accepted(reasoning, located.place) for reasoning in self._merge(thoughts, located.place)]
         if profile.signed_reasoning:
@@ -100,7 +100,9 @@ class _ReasoningAdapter:
             thoughts = self._add_placeholder(located, thoughts)
         if not thoughts:
             unsigned = any(isinstance(part, Reasoning) for part in message.parts)
-            return self._drop(located, "the model takes no reasoning but its own") if unsigned else message
+            return (
+                self._drop(located, "the model accepts only reasoning with its own signature") if unsigned else message
+            )
         named = [self._set_field(reasoning, message, located.place) for reasoning in thoughts]
         return self._insert(message, named, first=calling and profile.lost_reasoning is not None, place=located.place)
 
@@ -110,7 +112,7 @@ class _ReasoningAdapter:
         return any(reasoning.text.strip() or reasoning.signature or reasoning.details for reasoning in accepted)
 
     def _drop(self, located: LocatedMessage, why: str) -> Message:
-        self.counter.add("reasoning_dropped", f"{why}: not sent", located.place)
+        self.counter.add("reasoning_dropped", f"reasoning dropped: {why}", located.place)
         return replace(located.message, parts=tuple(p for p in located.message.parts if not isinstance(p, Reasoning)))
 
     def _add_placeholder(self, located: LocatedMessage, thoughts: list[Reasoning]) -> list[Reasoning]:
@@ -118,9 +120,11 @@ class _ReasoningAdapter:
         lost = self._profile.lost_reasoning
         if lost is None or (thoughts and (thoughts[0].text == lost or not lost)):
             return thoughts
-        shown = {"": "an empty text", " ": "a blank"}[lost]
+        shown = {"": "empty string", " ": "space"}[lost]
         self.counter.add(
-            "reasoning_lost", f"the host wants reasoning beside calls, and it is lost: {shown}", located.place
+            "reasoning_lost",
+            f"{shown} sent as reasoning: the host requires reasoning with tool calls, and it is missing",
+            located.place,
         )
         return [Reasoning(lost)]
 
@@ -128,7 +132,7 @@ class _ReasoningAdapter:
         """Chat has one string for all reasoning of a message; blocks stay separate, since each may be signed."""
         if len(thoughts) < 2 or self._profile.reasoning_in == "thinking":
             return thoughts
-        self.counter.add("reasoning_joined", "several pieces of reasoning in a message are sent as one", place)
+        self.counter.add("reasoning_joined", "several reasoning parts of a message merged", place)
         text = "\n".join(reasoning.text for reasoning in thoughts if reasoning.text)
         details = tuple(entry for reasoning in thoughts for entry in reasoning.details)
         return [replace(thoughts[0], text=text, details=details)]
@@ -137,10 +141,14 @@ class _ReasoningAdapter:
         """Keep what the host accepts of a reasoning part."""
         details = tuple(map(self._drop_index, self._merge_fragments(filter(self._accepts_entry, reasoning.details))))
         if details != reasoning.details:
-            self.counter.add("reasoning_details", "entries, or parts of them, that the host does not take back", place)
+            self.counter.add(
+                "reasoning_details",
+                "reasoning_details, or parts of them, dropped: the host does not accept them",
+                place,
+            )
         signature = reasoning.signature
         if signature is not None and not self._accepts_signature(signature, detailed=bool(details)):
-            self.counter.add("reasoning_signature", "a signature that says nothing to this host is not sent", place)
+            self.counter.add("reasoning_signature", "signature dropped: the host does not accept it", place)
             signature = None
         if (details, signature) == (reasoning.details, reasoning.signature):
             return reasoning
@@ -157,7 +165,7 @@ class _ReasoningAdapter:
         field = self._field_for(reasoning, bool(reasoning.details), message)
         if field == reasoning.field:
             return reasoning
-        self.counter.add("reasoning_field", f"reasoning is sent as {field}, which this host reads", place)
+        self.counter.add("reasoning_field", f"reasoning sent as {field}, the field that this host reads", place)
         return replace(reasoning, field=field)
 
     def _accepts_entry(self, entry: dict[str, Any]) -> bool:
@@ -223,9 +231,7 @@ class _ReasoningAdapter:
         blocks = self._profile.reasoning_in == "thinking"
         out_of_place = blocks and first and bool(received) and not isinstance(message.parts[0], Reasoning)
         if out_of_place:
-            self.counter.add(
-                "reasoning_first", "reasoning stands before everything else in a message with calls", place
-            )
+            self.counter.add("reasoning_first", "reasoning moved to the start of a message with tool calls", place)
         if len(received) == len(thoughts) and not out_of_place:
             left = iter(thoughts)
             parts = tuple(next(left) if isinstance(part, Reasoning) else part for part in message.parts)
@@ -267,7 +273,7 @@ def read_think_text(request: Request) -> tuple[Request, list[Change]]:
         messages.append(message if converted is None else converted)
         if converted is not None:
             place = request.locations[number] if number < len(request.locations) else None
-            changes.append(Change("think_text", "a thought that was told as text is sent as reasoning", place))
+            changes.append(Change("think_text", "<think> text sent as reasoning", place))
     return (replace(request, messages=tuple(messages)), changes) if changes else (request, [])
 
 

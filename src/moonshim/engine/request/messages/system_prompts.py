@@ -26,7 +26,7 @@ def strip_billing(messages: list[LocatedMessage], changes: list[Change]) -> list
             changes.append(
                 Change(
                     "billing_line",
-                    "x-anthropic-billing-header changes with every request: no cache fits",
+                    "x-anthropic-billing-header removed: it changes with every request and defeats the prompt cache",
                     located.place,
                 )
             )
@@ -47,7 +47,9 @@ def normalize_roles(messages: list[LocatedMessage], changes: list[Change]) -> li
         role = unusual_role(located.message)
         if role is not None:
             changes.append(
-                Change("role", f"role {role!r} is not known everywhere: sent as {located.message.role}", located.place)
+                Change(
+                    "role", f"role {role!r} sent as {located.message.role!r}: not every host supports it", located.place
+                )
             )
             located = located.with_message(with_usual_role(located.message))
         out.append(located)
@@ -63,7 +65,7 @@ def system_as_text(messages: list[LocatedMessage], changes: list[Change]) -> lis
             changes.append(
                 Change(
                     "system_as_text",
-                    "a system message in the middle is said as user text: the host has no place for it",
+                    "system message sent as user text: the host accepts system prompts only at the top",
                     located.place,
                 )
             )
@@ -71,7 +73,7 @@ def system_as_text(messages: list[LocatedMessage], changes: list[Change]) -> lis
         elif top and is_received(located.message):
             changes.append(
                 Change(
-                    "system_first", "a system message before the first turn belongs to the system prompt", located.place
+                    "system_first", "system message before the first turn moved into the system prompt", located.place
                 )
             )
             located = located.with_message(as_system_prompt(located.message))

@@ -85,12 +85,12 @@ def _complete(located: LocatedMessage, unclaimed: _Unclaimed, changes: list[Chan
         if not isinstance(part, ToolResult):
             continue
         if not _has_content(message, part):
-            changes.append(Change("result_content", "a tool result came without content: it is empty", located.place))
+            changes.append(
+                Change("result_content", "missing content of a tool result set to an empty string", located.place)
+            )
             part = replace(part, parts=(Text(""),))
         if not _has_id(message, part):
-            changes.append(
-                Change("result_id", "a tool result came without an id: it gets that of its call", located.place)
-            )
+            changes.append(Change("result_id", "missing id of a tool result set to the id of its call", located.place))
             call = unclaimed.take(part.name)
             if call is not None:
                 part = replace(part, call_id=call.id, name=call.name)
@@ -117,7 +117,13 @@ def mark_failures(messages: list[LocatedMessage], changes: list[Change]) -> list
 
 
 def _mark_failure(located: LocatedMessage, changes: list[Change]) -> LocatedMessage:
-    changes.append(Change("result_failed", "a failed result says nothing, not even that: it says so", located.place))
+    changes.append(
+        Change(
+            "result_failed",
+            "failure stated in the content of an empty failed result: Chat cannot mark it as failed",
+            located.place,
+        )
+    )
     parts = (
         replace(p, parts=(Text(FAILED),)) if isinstance(p, ToolResult) and _fails_silently(p) else p
         for p in located.message.parts

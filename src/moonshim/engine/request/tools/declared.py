@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from moonshim.engine.dialects.anthropic.extras import DIALECT as MESSAGES
-from moonshim.engine.dialects.anthropic.extras import is_typed
+from moonshim.engine.dialects.anthropic.extras import definition_of, is_typed
 from moonshim.engine.dialects.openai_chat.extras import DIALECT as CHAT
 from moonshim.engine.dialects.openai_responses.extras import is_loaded
 from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
@@ -15,7 +15,14 @@ from moonshim.engine.formats.free_text import FREE_TEXT_SCHEMA
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.schema.flavour import moonshot_schema
 from moonshim.engine.request.tools.tool_names import ToolNames
-from moonshim.engine.values.conversation import Change, Tool, ToolChoice
+from moonshim.engine.values.conversation import Change, SearchSettings, Tool, ToolChoice
+from moonshim.engine.web_search import (
+    SEARCH_DESCRIPTION,
+    SEARCH_SCHEMA,
+    SearchAccess,
+    SearchRunner,
+    SearchTool,
+)
 from moonshim.errors import CannotExpress, InvalidInput
 
 __all__ = ["ToolAdapter"]
@@ -30,16 +37,22 @@ class ToolAdapter:
     a tool depends only on tools declared with it, which are the same in every turn, and on tools declared before it.
     """
 
-    def __init__(self, profile: HostProfile, changes: list[Change]) -> None:
+    def __init__(self, profile: HostProfile, changes: list[Change], search_access: SearchAccess | None = None) -> None:
+        """`search_access`: who runs a web search that the host does not; None: nobody answers a search."""
         self.names = ToolNames(profile.tool_name_pattern, profile.tool_name_limit)
         self.by_name: dict[str, Tool] = {}
         self._profile = profile
         self._changes = changes
         self.declared: dict[str, Tool] = {}
         self._left_out: set[str] = set()
+        self._search_access = search_access
+        self.search: SearchTool | None = None
+        """The web search that is answered in rounds."""
 
     def declare(self, tools: tuple[Tool, ...], where: str = "tools") -> tuple[Tool, ...]:
         """Return the tools as the host accepts them; the same tuple when nothing changes."""
+        if self._search_access is not None:
+            tools = _with_distinct_search(tools)
         for tool in tools:
             # Reserve names that the host accepts first, so that no rewritten name takes one, whatever the order.
             if not _is_server_tool(tool) and self.names.accepts(tool.name):
@@ -49,7 +62,7 @@ class ToolAdapter:
         limit = self._profile.tool_limit
         if limit is not None and len(self.by_name) > limit:
             raise InvalidInput(
-                f"{len(self.by_name)} tools are declared, and {self._profile.host} takes {limit} at most", field=where
+                f"{len(self.by_name)} tools are declared, but {self._profile.host} accepts at most {limit}", field=where
             )
         return tools if len(out) == len(tools) and all(map(_same, out, tools)) else out
 
@@ -62,7 +75,9 @@ class ToolAdapter:
         if self._left_out and not self.by_name:
             # Nothing is left to choose from, and hosts refuse a choice without tools.
             if choice.mode == "required":
-                raise InvalidInput(f"{self._profile.host} can run none of the tools", field="tool_choice")
+                raise InvalidInput(
+                    f"a tool call is required, but {self._profile.host} can run none of the tools", field="tool_choice"
+                )
             return None
         name = None if choice.name is None else self.name_of(choice.name)
         allowed = choice.allowed
@@ -80,26 +95,30 @@ class ToolAdapter:
         first = self.declared.setdefault(tool.name, tool)
         if first is not tool:
             if not _is_same_definition(first, tool):
-                raise InvalidInput(f"function name {tool.name} is duplicated, with two definitions", field=place)
-            self._report("tool_merged", f"{tool.name} is declared twice, in the same way", place)
+                raise InvalidInput(f"tool {tool.name!r} is declared twice with different definitions", field=place)
+            self._report("tool_merged", f"duplicate declaration of {tool.name} dropped", place)
             return None
         if _is_server_tool(tool):
             return self._adapt_search(tool, place)
         adapted = tool
         if tool.kind == "custom":
             adapted = replace(adapted, kind="function", parameters=tool.parameters or FREE_TEXT_SCHEMA, extras={})
-            self._report("tool_custom", f"{tool.name} takes one free text: said as a function of one string", place)
+            self._report("tool_custom", f"custom tool {tool.name} sent as a function with one string parameter", place)
         if self._is_typed(tool):
             adapted = replace(adapted, extras={})
-            self._report("tool_typed", f"{tool.name} is known by its type to Anthropic alone: said as any other", place)
+            self._report("tool_typed", f"{tool.name} sent with its schema: only Anthropic knows it by its type", place)
         if tool.deferred:
             adapted = replace(adapted, deferred=False)
-            self._report("tool_deferred", f"{tool.name} is declared at once: nothing can search for it here", place)
+            self._report(
+                "tool_deferred",
+                f"deferred tool {tool.name} sent with the others: the host cannot search for tools",
+                place,
+            )
         adapted = self._adapt_schema(adapted, place)
         name = self.names.resolve(tool.name)
         if name != tool.name:
             adapted = replace(adapted, name=name)
-            self._report("tool_name", f"{tool.name!r} is called {name!r} here, which the host accepts", place)
+            self._report("tool_name", f"{tool.name!r} renamed to {name!r}, a name that the host accepts", place)
         self.by_name[name] = tool
         return adapted
 
@@ -110,27 +129,53 @@ class ToolAdapter:
     def _adapt_search(self, tool: Tool, place: str) -> Tool | None:
         """Adapt a tool that the host runs itself. Only web search is supported."""
         name = self._profile.web_search
+        if tool.search is not None and (runner := self._runner(tool, name)) is not None:
+            if self.search is not None:
+                self._report("tool_merged", f"{tool.name} dropped: a web search is already declared", place)
+                return None
+            if runner != "host":
+                return self._declare_search(tool, runner, tool.search, place)
+            self.search = SearchTool(tool.name, name or "", runner, tool.search)
         if name is None or not tool.name.startswith(_SEARCHES):
             self._left_out.add(tool.name)
-            self._report("tool_left_out", f"{tool.name} is run by the host, and {self._profile.host} has none", place)
+            self._report(
+                "tool_left_out", f"hosted tool {tool.name} dropped: {self._profile.host} does not provide it", place
+            )
             return None
         if name in self.by_name:
-            self._report("tool_merged", f"{tool.name} is the same search that was declared before", place)
+            self._report("tool_merged", f"{tool.name} dropped: the host's search is already declared", place)
             self.names.assign(tool.name, name)
             return None
         self.names.assign(tool.name, name)
         self.by_name[name] = tool
         if tool.name == name:
             return tool
-        self._report("tool_search", f"{tool.name} is the host's own {name}", place)
+        self._report("tool_search", f"{tool.name} sent as {name}, the host's own search", place)
         return Tool(name, kind="server")
+
+    def _runner(self, tool: Tool, host_search: str | None) -> SearchRunner | None:
+        """Who runs this search in rounds; None: there are none."""
+        if self._search_access is None or self._search_access == "provider":
+            return self._search_access
+        if host_search is not None:
+            return "host"
+        # Messages has an error for a search that is unavailable. The other dialects have none, so the tool is dropped.
+        return "none" if definition_of(tool) else None
+
+    def _declare_search(self, tool: Tool, runner: SearchRunner, settings: SearchSettings, place: str) -> Tool:
+        """The search as a function, whose calls never reach the client."""
+        name = self.names.resolve(tool.name)
+        self.by_name[name] = tool
+        self.search = SearchTool(tool.name, name, runner, settings)
+        self._report("tool_search", f"{tool.name} sent as the function {name}", place)
+        return Tool(name, SEARCH_DESCRIPTION, SEARCH_SCHEMA)
 
     def _adapt_schema(self, tool: Tool, place: str) -> Tool:
         """The tool with its schema in the host's flavour."""
         if tool.parameters is None or self._profile.schema_flavour is None:
             return tool
         try:
-            schema, details = moonshot_schema(tool.parameters, tool=tool.name)
+            schema, details = moonshot_schema(tool.parameters, tool=tool.name, limit=self._profile.schema_limit)
         except CannotExpress as error:
             known = place.endswith("]")
             raise CannotExpress(str(error), field=f"{place}.{_schema_field(tool)}" if known else place) from None
@@ -145,6 +190,18 @@ class ToolAdapter:
 def _is_server_tool(tool: Tool) -> bool:
     """Whether the host would have to run it."""
     return tool.kind == "server" or tool.name.startswith("$")
+
+
+def _with_distinct_search(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """A search under a name that no function has: the client never sees it."""
+    names = {tool.name for tool in tools if tool.search is None}
+    out = []
+    for tool in tools:
+        name, number = tool.name, 2
+        while tool.search is not None and name in names:
+            name, number = f"{tool.name}_{number}", number + 1
+        out.append(tool if name == tool.name else replace(tool, name=name))
+    return tools if all(map(_same, out, tools)) else tuple(out)
 
 
 def _places(tools: tuple[Tool, ...], where: str) -> list[str]:

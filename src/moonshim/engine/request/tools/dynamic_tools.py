@@ -30,7 +30,7 @@ def declare_in_messages(
             continue
         where = f"{located.place or f'messages[{number}]'}.tools"
         if located.message.role != "system":
-            changes.append(Change("dynamic_tools", "only a system message can declare tools: left out", where))
+            changes.append(Change("dynamic_tools", "tools dropped: only a system message can declare tools", where))
             out.append(located.with_message(without_declared_tools(located.message)))
             continue
         parsed = _parse(declared, where)
@@ -39,7 +39,11 @@ def declare_in_messages(
             out += _split_declaration(located, tools if tools is not parsed else None)
         else:
             changes.append(
-                Change("dynamic_tools", "the host reads no tools in messages: declared with the others", where)
+                Change(
+                    "dynamic_tools",
+                    "tools moved to the request's own list: the host does not read tools in messages",
+                    where,
+                )
             )
             moved += tools
             out.append(located.with_message(without_declared_tools(located.message)))
@@ -50,7 +54,7 @@ def _parse(declared: object, where: str) -> tuple[Tool, ...]:
     try:
         return tuple(parse_tools(declared, "openai"))  # type: ignore[arg-type]
     except InvalidInput as error:
-        raise InvalidInput(str(error), field=where + (error.field or "").removeprefix("tools")) from None
+        raise error.relocated(where + (error.field or "").removeprefix("tools")) from None
 
 
 def _split_declaration(located: LocatedMessage, tools: tuple[Tool, ...] | None) -> list[LocatedMessage]:

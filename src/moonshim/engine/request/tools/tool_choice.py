@@ -9,7 +9,7 @@ from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.values.conversation import Change, Request, ToolChoice
 from moonshim.errors import InvalidOption
 
-__all__ = ["fit_choice"]
+__all__ = ["fit_choice", "is_obeyed"]
 
 _PLACE = "tool_choice"
 
@@ -21,23 +21,36 @@ def fit_choice(request: Request, profile: HostProfile, *, thinking: bool, defaul
     if not request.tools and not _declares_in_messages(request):
         if choice is None:
             return request, []
-        return replace(request, tool_choice=None), [Change("tool_choice", "there are no tools: left out", _PLACE)]
+        return replace(request, tool_choice=None), [
+            Change("tool_choice", "tool_choice dropped: the request has no tools", _PLACE)
+        ]
     if choice is None and default:
         choice = _default_choice(default, request)
-        changes.append(Change("tool_choice_default", f"{default!r}, since the client chose nothing", _PLACE))
+        changes.append(Change("tool_choice_default", f"set to {default!r}: the client set no tool_choice", _PLACE))
     if choice is None:
         return request, []
     if choice.allowed is not None and not profile.allowed_tools:
-        changes.append(Change("tool_choice", "no host of Kimi can be told that only some tools are allowed", _PLACE))
+        changes.append(
+            Change("tool_choice", "allowed_tools dropped: the host cannot restrict which tools may be called", _PLACE)
+        )
         choice = replace(choice, allowed=None)
     if choice.mode == "tool" and not profile.named_choice:
-        changes.append(Change("tool_choice", f"a choice by name ({choice.name}) is ignored here: required", _PLACE))
+        changes.append(
+            Change("tool_choice", f"sent as 'required': the host ignores a choice by name ({choice.name})", _PLACE)
+        )
         choice = ToolChoice("required")
     if thinking and choice.mode not in profile.tool_choice_with_thinking:
         word = f"the tool {choice.name}" if choice.mode == "tool" else repr(choice.mode)
-        changes.append(Change("tool_choice", f"{word} cannot be forced while this model thinks: auto", _PLACE))
+        changes.append(Change("tool_choice", f"sent as 'auto': {word} cannot be forced while the model thinks", _PLACE))
         choice = ToolChoice("auto")
     return (replace(request, tool_choice=choice) if changes else request), changes
+
+
+def is_obeyed(choice: ToolChoice, profile: HostProfile, *, thinking: bool) -> bool:
+    """Whether the host accepts this choice as it is, and does what it says."""
+    if choice.mode == "tool" and not profile.named_choice:
+        return False
+    return not thinking or choice.mode in profile.tool_choice_with_thinking
 
 
 def _default_choice(word: str, request: Request) -> ToolChoice:

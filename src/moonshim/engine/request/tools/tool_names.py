@@ -64,7 +64,7 @@ class ToolNames:
         ):
             if self.accepts(candidate):
                 return candidate
-        raise CannotExpress(f"no name that the host accepts can stand for tool {name!r}", field="tools")
+        raise CannotExpress(f"no name that the host accepts can replace tool name {name!r}", field="tools")
 
     def _cut(self, name: str, tail: str) -> str:
         return name if self._limit is None else name[: max(self._limit - len(tail), 0)]
