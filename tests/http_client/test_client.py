@@ -168,17 +168,17 @@ class TestNoAnswer:
     @pytest.mark.parametrize(
         ("script", "words"),
         [
-            (sending(close=True), "closed the connection without an answer"),
-            (sending(b"HTTP/1.1 200 OK\r\ncontent-ty", close=True), "closed the connection without an answer"),
+            (sending(close=True), "closed the connection without a response"),
+            (sending(b"HTTP/1.1 200 OK\r\ncontent-ty", close=True), "closed the connection without a response"),
             (resetting, "reset by peer"),
-            (sending(b"SSH-2.0-OpenSSH_9.6\r\n"), "not with HTTP that can be read"),
-            (sending(b"<html>sk-secret</html>\r\n\r\n"), "not with HTTP that can be read"),
-            (sending(b"\x16\x03\x01\x00\x00" * 10), "not with HTTP that can be read"),
+            (sending(b"SSH-2.0-OpenSSH_9.6\r\n"), "did not send a valid HTTP response"),
+            (sending(b"<html>sk-secret</html>\r\n\r\n"), "did not send a valid HTTP response"),
+            (sending(b"\x16\x03\x01\x00\x00" * 10), "did not send a valid HTTP response"),
             (sending(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 40_000 + b"\r\n\r\n"), "too long"),
-            (sending(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 5_000 + b"\r\n"), "too many headers"),
+            (sending(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 5_000 + b"\r\n"), "are too many or too long"),
             pytest.param(
                 sending(whole(b"???", headers=[f"content-encoding: {UNKNOWN_HERE}"])),
-                "packed its answer",
+                "unsupported Content-Encoding",
                 marks=pytest.mark.skipif(UNKNOWN_HERE is None, reason="a module for every encoding is installed"),
             ),
         ],
@@ -212,14 +212,16 @@ class TestNoAnswer:
     def test_the_certificates_cannot_be_read(self, tmp_path: Any) -> None:
         empty = tmp_path / "empty.pem"
         empty.write_text("")
-        assert f"{empty} cannot be read: no certificate" in failure("https://127.0.0.1:1/", str(empty))
+        assert f"cannot read the certificates in {empty}: it contains no certificates" in failure(
+            "https://127.0.0.1:1/", str(empty)
+        )
         missing = str(tmp_path / "missing.pem")
-        assert f"{missing} cannot be read: No such file" in failure("https://127.0.0.1:1/", missing)
+        assert f"cannot read the certificates in {missing}: No such file" in failure("https://127.0.0.1:1/", missing)
 
     def test_it_is_closed(self) -> None:
         async def test(upstream: UpstreamClient, host: Host) -> None:
             await upstream.close()
-            with pytest.raises(UpstreamUnreachable, match="closing"):
+            with pytest.raises(UpstreamUnreachable, match="the client is closed"):
                 await upstream.open(call(host.url))
 
         with_host(silent, test)

@@ -106,7 +106,7 @@ class TestCertificates:
         async def test() -> None:
             async with await asyncio.start_server(refuse, "127.0.0.1", 0) as plain:
                 url = f"https://127.0.0.1:{plain.sockets[0].getsockname()[1]}"
-                with pytest.raises(UpstreamUnreachable, match="may speak plain HTTP"):
+                with pytest.raises(UpstreamUnreachable, match="may expect plain HTTP"):
                     await ask(url, ca_bundle=bundle)
 
         run(test())
@@ -159,7 +159,7 @@ class TestProxies:
                 assert f"the proxy 127.0.0.1:{proxy.port} refused" in told
                 assert f"host.test:443 with status {status}" in told
                 assert "hidden" not in told
-                assert ("user and password" in told) is (status == 407)
+                assert ("user name and password" in told) is (status == 407)
 
         run(test())
 
@@ -170,7 +170,7 @@ class TestProxies:
 
     def test_a_proxy_of_another_kind_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ALL_PROXY", "socks5://hidden-user:hidden-word@127.0.0.1:1080")
-        with pytest.raises(UpstreamUnreachable, match=r"proxy 127\.0\.0\.1:1080 cannot be used: .*SOCKS") as caught:
+        with pytest.raises(UpstreamUnreachable, match=r"unsupported proxy 127\.0\.0\.1:1080: .*SOCKS") as caught:
             run(ask("https://host.test/"))
         assert "hidden" not in str(caught.value)
 

@@ -15,6 +15,7 @@ from aiohttp.client_proto import ResponseHandler
 from moonshim.errors import UpstreamError, UpstreamStalled, UpstreamUnreachable
 from moonshim.http_client.failures import FAILURES, unreachable, was_lost_before_response
 from moonshim.http_client.proxy_env import proxy_for, ssl_context
+from moonshim.http_client.relay import Take
 from moonshim.http_client.request import UpstreamRequest, origin_of
 from moonshim.http_client.response import UpstreamResponse
 
@@ -50,7 +51,7 @@ class UpstreamClient:
     async def open(self, call: UpstreamRequest) -> UpstreamResponse:
         """Send the request, and wait for the headers of the response."""
         if self._closed:
-            raise UpstreamUnreachable(f"{origin_of(call.url)} is not asked any more: the gateway is closing")
+            raise UpstreamUnreachable(f"no request was sent to {origin_of(call.url)}: the client is closed")
         attempt = await self._ask(call)
         if attempt.reused and attempt.lost:
             # The host closed the pooled connection while the request was being sent, and has seen little or none of it.
@@ -58,7 +59,7 @@ class UpstreamClient:
         if attempt.failure is not None:
             raise attempt.failure
         assert attempt.response is not None
-        answer = UpstreamResponse(attempt.response, call)
+        answer = UpstreamResponse(attempt.response, call, attempt.connect_seconds)
         self._answers.add(answer)
         return answer
 
@@ -140,6 +141,8 @@ class _PendingRequest:
         self.call = call
         self.deadline: asyncio.Timeout | None = None
         self.connected = False
+        self.connect_seconds: float | None = None
+        self._started = asyncio.get_running_loop().time()
         self.reused = False
         """Whether the connection had been used before."""
         self.lost = False
@@ -149,13 +152,15 @@ class _PendingRequest:
     def connect(self, reused: bool) -> None:
         """The connection is established: from now on the host's time runs."""
         self.connected, self.reused = True, reused
+        now = asyncio.get_running_loop().time()
+        self.connect_seconds = None if reused else now - self._started
         if self.deadline is not None and not self.deadline.expired():
-            self.deadline.reschedule(asyncio.get_running_loop().time() + self.call.timeouts.first_byte)
+            self.deadline.reschedule(now + self.call.timeouts.first_byte)
 
     def too_late(self, proxy: str | None) -> UpstreamError:
         timeouts, origin = self.call.timeouts, origin_of(self.call.url)
         if self.connected:
-            return UpstreamStalled(f"{origin} sent no answer for {timeouts.first_byte:g} seconds")
+            return UpstreamStalled(f"{origin} sent no response within {timeouts.first_byte:g} seconds")
         through = f" through the proxy {origin_of(proxy)}" if proxy else ""
         return UpstreamUnreachable(f"no connection to {origin}{through} within {timeouts.connect:g} seconds")
 
@@ -190,6 +195,8 @@ class _Connection(ResponseHandler):
 
     is_used = False
     """Whether a request was sent over it before."""
+    take: Take | None = None
+    """Gets the pieces of a body before its reader: see `relay`."""
 
     def resume_reading(self, *args: Any, **options: Any) -> None:
         """Resume, but only if it was paused.
@@ -208,4 +215,4 @@ class _Connection(ResponseHandler):
         body = self._payload
         super().set_exception(error, *cause)
         if body is not None and not body.is_eof() and body.exception() is None:
-            body.set_exception(aiohttp.ClientPayloadError("the framing of the body is broken"))
+            body.set_exception(aiohttp.ClientPayloadError("invalid framing of the response body"))

@@ -21,7 +21,7 @@ __all__ = ["FAILURES", "broke", "unreachable", "was_lost_before_response"]
 FAILURES: Final = (aiohttp.ClientError, OSError, RuntimeError, ValueError, EOFError)
 """What opening and reading can raise when the host, the network or the address is at fault."""
 
-_NOT_TRUSTED: Final = "name the file of the right certificates (`ca_bundle` of the provider, or SSL_CERT_FILE)"
+_NOT_TRUSTED: Final = "set the provider's `ca_bundle`, or SSL_CERT_FILE, to a file with the right certificates"
 
 
 def unreachable(error: BaseException, call: UpstreamRequest, proxy: str | None) -> UpstreamError:
@@ -31,15 +31,15 @@ def unreachable(error: BaseException, call: UpstreamRequest, proxy: str | None) 
     for kind, tell in _TELLING:
         if isinstance(error, kind):
             return UpstreamUnreachable(tell(error, origin_of(call.url), origin_of(proxy) if proxy else ""))
-    return UpstreamUnreachable(f"{origin_of(call.url)} could not be asked ({type(error).__name__})")
+    return UpstreamUnreachable(f"cannot send the request to {origin_of(call.url)} ({type(error).__name__})")
 
 
 def broke(error: BaseException, call: UpstreamRequest) -> UpstreamBroke:
     """Why a response that had started did not complete."""
     origin = origin_of(call.url)
     if isinstance(error, aiohttp.ClientPayloadError) and "decod" in str(error).lower():
-        return UpstreamBroke(f"{origin} sent compressed bytes that cannot be unpacked")
-    return UpstreamBroke(f"{origin} ended the connection in the middle of its answer")
+        return UpstreamBroke(f"cannot decompress the response of {origin}")
+    return UpstreamBroke(f"{origin} closed the connection in the middle of the response")
 
 
 def was_lost_before_response(error: BaseException) -> bool:
@@ -71,17 +71,17 @@ def _reason(error: BaseException) -> str:
 
 def _certificate(error: BaseException, origin: str, proxy: str) -> str:
     inner = getattr(error, "certificate_error", error)
-    reason = getattr(inner, "verify_message", None) or "it is not valid"
+    reason = getattr(inner, "verify_message", None) or "not valid"
     return f"the certificate of {origin} is not trusted: {reason}; {_NOT_TRUSTED}"
 
 
 def _tls(error: BaseException, origin: str, proxy: str) -> str:
-    return f"no TLS connection with {origin}: the other side may speak plain HTTP there"
+    return f"TLS handshake with {origin} failed; the server may expect plain HTTP on this port"
 
 
 def _proxy_refusal(error: BaseException, origin: str, proxy: str) -> str:
     status = getattr(error, "status", 0)
-    hint = "; put the proxy's user and password into its address" if status == 407 else ""
+    hint = "; add the user name and password to the proxy URL" if status == 407 else ""
     return f"the proxy {proxy} refused a connection to {origin} with status {status}{hint}"
 
 
@@ -89,10 +89,10 @@ def _unreadable_response(error: BaseException, origin: str, proxy: str) -> str:
     # Only inspected, never shown: it quotes what was received.
     words = str(getattr(error, "message", "")).lower()
     if "content-encoding" in words:
-        return f"{origin} packed its answer in a way that is not known here, though it was asked not to"
+        return f"{origin} sent a response with an unsupported Content-Encoding, although none was requested"
     if "more than" in words or "too many" in words:
-        return f"{origin} answers with too many headers, or too long ones"
-    return f"{origin} answers, but not with HTTP that can be read"
+        return f"the response headers of {origin} are too many or too long"
+    return f"{origin} did not send a valid HTTP response"
 
 
 _TELLING: Final[tuple[tuple[type[BaseException], Callable[[BaseException, str, str], str]], ...]] = (
@@ -101,22 +101,23 @@ _TELLING: Final[tuple[tuple[type[BaseException], Callable[[BaseException, str, s
     (aiohttp.ClientProxyConnectionError, lambda e, origin, proxy: f"no connection to the proxy {proxy}: {_reason(e)}"),
     (
         aiohttp.ClientConnectorDNSError,
-        lambda e, origin, proxy: f"no address is known for {proxy or origin}: {_reason(e)}",
+        lambda e, origin, proxy: f"cannot resolve {proxy or origin}: {_reason(e)}",
     ),
     (aiohttp.ClientConnectorError, lambda e, origin, proxy: f"no connection to {origin}: {_reason(e)}"),
     (aiohttp.ClientHttpProxyError, _proxy_refusal),
     (aiohttp.ClientResponseError, _unreadable_response),
-    (aiohttp.InvalidURL, lambda e, origin, proxy: "the address of the provider is no http or https address"),
-    (aiohttp.NonHttpUrlClientError, lambda e, origin, proxy: "the address of the provider is no http or https address"),
+    (aiohttp.InvalidURL, lambda e, origin, proxy: "the address of the provider is not an http or https URL"),
+    (aiohttp.NonHttpUrlClientError, lambda e, origin, proxy: "the address of the provider is not an http or https URL"),
     (
         aiohttp.ServerDisconnectedError,
-        lambda e, origin, proxy: f"{proxy or origin} closed the connection without an answer",
+        lambda e, origin, proxy: f"{proxy or origin} closed the connection without a response",
     ),
-    (OSError, lambda e, origin, proxy: f"the connection to {proxy or origin} was lost before an answer: {_reason(e)}"),
+    (OSError, lambda e, origin, proxy: f"lost the connection to {proxy or origin} before a response: {_reason(e)}"),
     (
         ValueError,
         lambda e, origin, proxy: (
-            f"{origin} could not be asked: its address, or a header (a key with a line break?), is not allowed in HTTP"
+            f"cannot send the request to {origin}: its URL or a header is not valid in HTTP (does the key contain a "
+            "line break?)"
         ),
     ),
 )

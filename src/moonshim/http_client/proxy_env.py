@@ -30,7 +30,7 @@ def proxy_for(url: str, configured: str | None) -> str | None:
     proxy = (_from_environment(url) if configured is None else configured) or None
     if proxy is not None and urlsplit(proxy).scheme not in _HTTP:
         raise UpstreamUnreachable(
-            f"the proxy {origin_of(proxy)} cannot be used: it must be an HTTP proxy (http://host:port), not SOCKS"
+            f"unsupported proxy {origin_of(proxy)}: use an HTTP proxy (http://host:port), not SOCKS"
         )
     return proxy
 
@@ -75,7 +75,7 @@ def _context(bundle: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=None if folder else bundle, capath=bundle if folder else None)
     except ssl.SSLError:
-        reason = "no certificate is in it"
+        reason = "it contains no certificates"
     except OSError as error:
         reason = str(error.strerror)
-    raise UpstreamUnreachable(f"the certificates in {bundle} cannot be read: {reason}")
+    raise UpstreamUnreachable(f"cannot read the certificates in {bundle}: {reason}")

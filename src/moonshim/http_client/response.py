@@ -12,6 +12,7 @@ import aiohttp
 
 from moonshim.errors import UpstreamBroke, UpstreamError, UpstreamStalled
 from moonshim.http_client.failures import FAILURES, broke
+from moonshim.http_client.relay import Take, attach, detach
 from moonshim.http_client.request import UpstreamRequest, origin_of
 
 __all__ = ["GOODBYE_SECONDS", "LAST_WORDS_SECONDS", "UpstreamResponse"]
@@ -44,12 +45,17 @@ class UpstreamResponse:
         "_response",
         "_since",
         "_timer",
+        "connect_seconds",
         "headers",
         "status",
     )
 
-    def __init__(self, response: aiohttp.ClientResponse, call: UpstreamRequest) -> None:
+    def __init__(
+        self, response: aiohttp.ClientResponse, call: UpstreamRequest, connect_seconds: float | None = None
+    ) -> None:
         self.status: int = response.status
+        self.connect_seconds = connect_seconds
+        """How long the connection took; None: it was open already."""
         self.headers: Mapping[str, str] = _plain(response)
         """Names in lower case; values of one name joined by commas."""
         self._call = call
@@ -63,14 +69,21 @@ class UpstreamResponse:
         """Start time of the pending read."""
         self._timer: asyncio.TimerHandle | None = None
 
-    async def read(self) -> bytes:
-        """The bytes since the last read, or the next ones to arrive; empty: the response is complete."""
+    async def read(self, take: Take | None = None) -> bytes:
+        """The bytes since the last read, or the next ones to arrive; empty: the response is complete.
+
+        `take` is offered what arrives meanwhile, piece by piece and at once; the first piece that it refuses, of at
+        most `MOST_AT_ONCE` bytes, is at the start of what is returned.
+        """
         # A timer for each read would cost more than the read. One watches the whole response and compares times.
         if self._timer is None:
             self._watch(self._call.timeouts.between_bytes)
         if self._full:
             await asyncio.sleep(0)
         self._since = self._now()
+        body, offer = self._response.content, None if take is None else self._offer_to(take)
+        if offer is not None and not attach(body, offer):
+            offer = None
         try:
             data = await self._read()
         except FAILURES as error:
@@ -86,8 +99,19 @@ class UpstreamResponse:
             return data
         finally:
             self._since = None
+            if offer is not None:
+                detach(body, offer)
         self.close()
         raise failure
+
+    def _offer_to(self, take: Take) -> Take:
+        now = self._now
+
+        def offer(data: bytes) -> bool:
+            self._since = now()
+            return len(data) <= MOST_AT_ONCE and take(data)
+
+        return offer
 
     async def read_all(self, limit: int, *, cut: bool = False) -> bytes:
         """Everything that is left, up to `limit` bytes: more raises `UpstreamBroke`, or with `cut` is dropped. Closes
@@ -101,14 +125,14 @@ class UpstreamResponse:
         finally:
             self.close()
         if size > limit and not cut:
-            raise UpstreamBroke(f"{origin_of(self._call.url)} answered with more than {limit} bytes")
+            raise UpstreamBroke(f"the response of {origin_of(self._call.url)} is larger than {limit} bytes")
         return b"".join(pieces)[:limit]
 
     def close(self) -> None:
         """Stop at once. The connection is reused only if the response was read to its end."""
         self._unwatch()
         if self._failure is None:
-            self._failure = UpstreamBroke("the answer was closed before its end")
+            self._failure = UpstreamBroke("the response was closed before its end")
         self._response.close()
 
     def _rest(self) -> bytes:
@@ -135,7 +159,7 @@ class UpstreamResponse:
         if left > 0:
             self._watch(left)
             return
-        self._failure = UpstreamStalled(f"{origin_of(self._call.url)} stopped sending for {limit:g} seconds")
+        self._failure = UpstreamStalled(f"{origin_of(self._call.url)} sent nothing for {limit:g} seconds")
         self._response.close()  # wakes the read
 
 
