@@ -33,7 +33,7 @@ class LineWriter:
         *,
         encoding: str = "utf-8",
         limit: int = HELD_LINES,
-        report_dropped: Callable[[int], str] = "{} lines of the log were dropped".format,
+        report_dropped: Callable[[int], str] = "{} log lines were dropped".format,
     ) -> None:
         self._descriptor, self._encoding, self._limit = descriptor, encoding, limit
         self._report_dropped = report_dropped

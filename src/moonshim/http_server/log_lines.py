@@ -69,12 +69,16 @@ def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
     """One line for people, as `event name=value`.
 
     >>> human_line({"event": "draining", "requests": 2, "seconds": 600.0}, colour=False)
-    'waiting for 2 answers to end; Ctrl-C again ends at once'
+    'waiting for 2 responses to finish; press Ctrl-C again to stop now'
+    >>> human_line({"event": "draining", "requests": 0, "seconds": 600.0}, colour=False)
+    'stopping; no requests are running'
     """
     paint = painter(colour)
-    if fields.get("event") == "draining" and (count := fields.get("requests")):
-        answers = "1 answer" if count == 1 else f"{count} answers"
-        return f"waiting for {answers} to end; Ctrl-C again ends at once"
+    if fields.get("event") == "draining" and (count := fields.get("requests")) is not None:
+        if not count:
+            return "stopping; no requests are running"
+        responses = "1 response" if count == 1 else f"{count} responses"
+        return f"waiting for {responses} to finish; press Ctrl-C again to stop now"
     level = str(fields.get("level", "info"))
     shown = [paint(_LEVEL_COLOURS.get(level, "dim"), level), safe(str(fields.get("event", "")))]
     block = fields.get("exception")

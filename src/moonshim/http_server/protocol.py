@@ -38,13 +38,25 @@ from moonshim.config.model import Limits
 from moonshim.http_server import logs
 from moonshim.http_server.descriptors import DescriptorBudget, room_for_connections
 
-__all__ = ["DROP", "LINGER_SECONDS", "MOST_HEADERS", "MOST_PIPELINED", "ROOM", "BoundedProtocol", "protocol_with"]
+__all__ = [
+    "DIRECT",
+    "DROP",
+    "LINGER_SECONDS",
+    "MOST_HEADERS",
+    "MOST_PIPELINED",
+    "ROOM",
+    "BoundedProtocol",
+    "DirectWriter",
+    "protocol_with",
+]
 
 DROP: Final = "moonshim.drop"
 """An extension of the ASGI scope: its `drop` ends a connection within a response, its `abort` also discards what is
 waiting to be read."""
 ROOM: Final = "moonshim.room"
 """An extension of the ASGI scope: its `left` says whether this request may open a connection to a host."""
+DIRECT: Final = "moonshim.direct"
+"""An extension of the ASGI scope: its `open` returns a `DirectWriter` for a response that has started, or None."""
 RETRY_SECONDS: Final = 2
 REFUSED_SECONDS: Final = 0.5
 """How long a connection for which there is no descriptor has to read the reason."""
@@ -65,12 +77,30 @@ LAST_LOOK: Final = 1.0
 LINGER_PAUSE: Final = 0.01
 """Seconds of pause after each large read of that: a client that sends fast must not keep the event loop busy."""
 LINGER_BYTES: Final = 4096
-_NOT_HTTP: Final = "this is not a request that can be read as HTTP/1.1"
-_TOO_LARGE: Final = "the headers of the request are too large"
-_NO_ROOM: Final = "The server has as many open connections as it may. Retry in a moment."
+_NOT_HTTP: Final = "The request is not valid HTTP/1.1."
+_TOO_LARGE: Final = "The request headers are too large."
+_NO_ROOM: Final = "The server has reached its maximum number of open connections. Retry in a moment."
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _BODY_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
 _OFFER: Final = b"\r\nUpgrade: h2c\r\n"
+
+
+class DirectWriter:
+    """Writes pieces of one response that has started, without the detour over ASGI and its tasks."""
+
+    __slots__ = ("_cycle", "_flow", "_write")
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle, self._flow, self._write = cycle, cycle.flow, cycle.transport.write
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the client reads what it is sent. If not, `send` waits for it."""
+        return not (self._flow.write_paused or self._cycle.disconnected)
+
+    def write(self, data: bytes) -> None:
+        """Send a piece, which must not be empty, if it `is_ready` and before the last one was sent."""
+        self._write(b"%x\r\n%b\r\n" % (len(data), data))
 
 
 class _Stop(Exception):
@@ -237,6 +267,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.scope["extensions"] = {
             DROP: {"drop": self._drop, "abort": self._abort},
             ROOM: {"left": self._has_room},
+            DIRECT: {"open": self._open_direct},
         }
 
     def on_url(self, url: bytes) -> None:
@@ -255,7 +286,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._size > self.limits.header_bytes:
             self._stop(431, _TOO_LARGE)
         if self._count > MOST_HEADERS:
-            self._stop(431, f"the request has more than {MOST_HEADERS} headers")
+            self._stop(431, f"The request has more than {MOST_HEADERS} headers.")
 
     def on_headers_complete(self) -> None:
         self._expect_nothing()
@@ -264,17 +295,20 @@ class BoundedProtocol(HttpToolsProtocol):
         if version not in ("1.1", "1.0"):
             self._stop(400, _NOT_HTTP)
         if not self.url.startswith(b"/"):
-            self._stop(400, "the target of a request must be a path here: this is no proxy")
+            self._stop(400, "The request target must be a path: this server is not a proxy.")
         hosts = 0
         for name, value in self.headers:
             hosts += name == b"host"
             if name == b"upgrade" and value.strip().lower() == b"websocket":
                 # Codex, for one, tries this first, and takes 426 as the signal to continue over HTTP.
-                self._stop(426, "there are no websockets here: send the request over HTTP, with `stream` if you like")
+                self._stop(
+                    426,
+                    "WebSockets are not supported. Send the request over HTTP, with `stream` for a streamed response.",
+                )
             if name in _BODY_HEADERS and value != b"0" and self.parser.should_upgrade():
-                self._stop(426, "send the request without an Upgrade header: its body could not be read")
+                self._stop(426, "Send the request without an Upgrade header.")
         if hosts > 1 or (hosts == 0 and version == "1.1"):
-            self._stop(400, "a request must have one Host header")
+            self._stop(400, "The request must have exactly one Host header.")
         self._in_request, self._in_headers = True, False
         waits = self._answering()
         self.waiting.pop(self, None)
@@ -325,7 +359,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _headers_are_late(self) -> None:
         if self._received_any:
-            self._refuse(408, f"the headers of the request were not here after {self.limits.header_seconds:g} seconds")
+            self._refuse(408, f"The request headers did not arrive within {self.limits.header_seconds:g} seconds.")
         else:
             self.transport.close()  # opened and never used, as browsers do: there is nothing to answer
 
@@ -375,6 +409,10 @@ class BoundedProtocol(HttpToolsProtocol):
             headers.append((b"upgrade", b"HTTP/1.1"))
         head = b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())
         return head + b"".join(b"%s: %s\r\n" % header for header in headers) + b"\r\n" + body
+
+    def _open_direct(self) -> DirectWriter | None:
+        cycle = self._running
+        return DirectWriter(cycle) if cycle is not None and cycle.response_started and cycle.chunked_encoding else None
 
     def _drop(self) -> None:
         """Close after sending what was written, without the end of the response, so that it is not taken for

@@ -20,9 +20,9 @@ class BindError(MoonshimError):
 
 
 _REASONS: Final = {
-    errno.EADDRINUSE: "{where} is in use, maybe by another moonshim; choose another with --port, or --port 0 for any",
-    errno.EACCES: "{where} is not for this user: ports below 1024 belong to the system; choose another with --port",
-    errno.EADDRNOTAVAIL: "{where} is no address of this machine; --host names one of its own, 127.0.0.1 above all",
+    errno.EADDRINUSE: "{where} is in use, maybe by another moonshim. Choose another with --port, or any with --port 0",
+    errno.EACCES: "no permission for {where}: ports below 1024 are reserved. Choose another with --port",
+    errno.EADDRNOTAVAIL: "cannot use {where}: not an address of this machine. Set --host to one, such as 127.0.0.1",
 }
 
 
@@ -50,7 +50,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
     assert failure is not None
     reason = _REASONS.get(failure.errno or 0)
     where = f"port {port} on {host}"
-    raise BindError(reason.format(where=where) if reason else f"cannot listen at {where}: {failure.strerror}")
+    raise BindError(reason.format(where=where) if reason else f"cannot listen on {where}: {failure.strerror}")
 
 
 def free_port(host: str, port: int) -> int:
@@ -86,7 +86,7 @@ def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
     try:
         found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise BindError(f"there is no address for the host {host!r}") from None
+        raise BindError(f"cannot resolve the host {host!r}") from None
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 
