@@ -1,0 +1,1 @@
+"""The inspector: a page that shows every exchange live."""
