@@ -1,0 +1,247 @@
+"""A request of a key with budgets -> an estimate of its cost, admitted or refused; and its actual cost, counted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeAlias, get_args
+
+from msgspec.structs import replace
+
+from moonshim.config import BudgetPeriod, GatewayKey, Price, Target
+from moonshim.engine.prepare import ParsedRequest
+from moonshim.engine.values.lifetimes import lifetime_seconds
+from moonshim.errors import Problem, Refused
+from moonshim.gateway.inbound.admission import RefusalPace
+from moonshim.gateway.inbound.budgets import Admission, BudgetKeeper, BudgetRefusal
+from moonshim.gateway.inbound.call import ClientCall
+from moonshim.gateway.observe import logs
+from moonshim.gateway.observe.metrics import MOST_KEYS, Metrics
+from moonshim.gateway.observe.record import RequestRecord
+from moonshim.store import Store, StoreUnavailable
+from moonshim.usage.budgets import (
+    MOST_AMOUNT,
+    TOKENS,
+    BudgetCounter,
+    BudgetState,
+    Unit,
+    budget_header,
+    budgets_in_books,
+    budgets_in_store,
+    hard_currencies,
+    has_hard,
+    spent_in_books,
+)
+from moonshim.usage.cost import cost_of
+from moonshim.usage.ledger import UsageLedger
+
+__all__ = ["OutputPeaks", "Spending"]
+
+PriceOf: TypeAlias = Callable[[Target], Price | None]
+
+UNKNOWN_OUTPUT: Final = 16_000
+"""Tokens that a response may have, before the first one of a model to a key."""
+LEAST_OUTPUT: Final = 2_000
+"""And however short they were: the next one can be longer."""
+_FADING: Final = 16
+"""After so many shorter responses, a peak has become a third."""
+_SHORT_CACHE: Final = 300
+"""Seconds. What is cached for longer costs the price of an hour."""
+_MOST_PEAKS: Final = 4096
+_MOST_WARNINGS: Final = 4096
+
+
+class OutputPeaks:
+    """How long responses to a key may be: as the longest of the last ones, which fades. A guess does not fade: the
+    first response replaces it.
+
+    >>> peaks = OutputPeaks()
+    >>> peaks.expect("ci", "kimi-k3", None), peaks.expect("ci", "kimi-k3", 500)
+    (16000, 500)
+    >>> peaks.learn("ci", "kimi-k3", 100)
+    >>> peaks.expect("ci", "kimi-k3", None)
+    2000
+    >>> peaks.learn("ci", "kimi-k3", 20_000)
+    >>> peaks.learn("ci", "kimi-k3", 100)
+    >>> peaks.expect("ci", "kimi-k3", None)
+    18750
+    """
+
+    def __init__(self) -> None:
+        self._peaks: dict[tuple[str, str], int] = {}
+
+    def expect(self, key: str, model: str, limit: int | None) -> int:
+        """The tokens that a response has at most, by experience. `limit`: those that its request allows."""
+        peak = self._peaks.get((key, model), UNKNOWN_OUTPUT)
+        return peak if limit is None else min(peak, max(0, limit))
+
+    def learn(self, key: str, model: str, tokens: int) -> None:
+        if len(self._peaks) >= _MOST_PEAKS and (key, model) not in self._peaks:  # clients can choose model names
+            del self._peaks[next(iter(self._peaks))]
+        peak = self._peaks.get((key, model), 0)
+        self._peaks[key, model] = max(tokens, peak - peak // _FADING, LEAST_OUTPUT)
+
+
+class Spending:
+    """Keeps the requests of each key within its budgets, and shows what is left."""
+
+    def __init__(self, store: Store, ledger: UsageLedger, metrics: Metrics, refusals: RefusalPace) -> None:
+        self._ledger, self._metrics, self._refusals = ledger, metrics, refusals
+        self.keeper = BudgetKeeper(store, self._spent, ledger.identity)
+        self._peaks = OutputPeaks()
+        self._admissions: dict[int, Admission] = {}
+        """By the identity of a request's record."""
+        self._warned: dict[BudgetCounter, None] = {}
+        self._settling: set[asyncio.Task[None]] = set()
+        self._store = store
+        self._showing: asyncio.Task[None] | None = None
+
+    def show(self, keys: Sequence[GatewayKey]) -> None:
+        """Show the budgets of these keys in the metrics, soon: those of keys that send nothing, too."""
+        keys = [key for key in keys if key.budgets][:MOST_KEYS]
+        if self._showing is not None:
+            self._showing.cancel()
+        self._showing = asyncio.create_task(self._show(keys)) if keys else None
+
+    async def _show(self, keys: Sequence[GatewayKey]) -> None:
+        now = time.time()
+        with contextlib.suppress(StoreUnavailable):  # then requests of a key show its budgets
+            for period in get_args(BudgetPeriod):  # one at a time, since long books take seconds and writes wait
+                limited = [replace(key, budgets=tuple(b for b in key.budgets if b.period == period)) for key in keys]
+                await self._show_period([key for key in limited if key.budgets], now)
+
+    async def _show_period(self, keys: Sequence[GatewayKey], now: float) -> None:
+        books = await self._ledger.run(lambda connection: budgets_in_books(connection, keys, now))
+        booked = {state.counter: state.used for state in books}
+        for key in keys:
+            # The store has what other machines used; a new one is filled only when the key sends a request.
+            shared = await budgets_in_store(self._store, [key], now)
+            self._metrics.set_budgets([replace(state, used=max(state.used, booked[state.counter])) for state in shared])
+
+    async def admit(
+        self, call: ClientCall, parsed: ParsedRequest, targets: list[Target], price_of: PriceOf
+    ) -> list[Target]:
+        """The targets that the budgets of the key allow. Raises `Refused`; waits while others use what is left."""
+        key = call.key
+        if key is None or not key.budgets:
+            return targets
+        try:
+            allowed = _priced(key, targets, price_of)
+            read = await call.run_work(parsed.estimate_tokens) if has_hard(key) else 0
+            estimate = partial(self._estimate, key, parsed, read, allowed, price_of)
+            admission = await self.keeper.admit(key, estimate, call.record)
+        except Refused as refusal:
+            if isinstance(refusal, BudgetRefusal):
+                self._add_header(call, refusal.states)
+            await self._refusals.wait(call.tenant)
+            raise
+        self._admissions[id(call.record)] = admission
+        self._add_header(call, admission.states)
+        return allowed
+
+    def _add_header(self, call: ClientCall, states: Sequence[BudgetState]) -> None:
+        if states:  # otherwise the store is unavailable
+            call.client_stream.always.append((b"x-moonshim-budget", budget_header(states).encode()))
+            self._observe(states)
+
+    async def settle(self, record: RequestRecord) -> None:
+        """Count what a request used, if it was admitted. It is counted even if this is cancelled."""
+        admission = self._admissions.pop(id(record), None)
+        if admission is not None:
+            task = asyncio.create_task(self._settle(admission, record))
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
+            await asyncio.shield(task)
+
+    async def _settle(self, admission: Admission, record: RequestRecord) -> None:
+        usage = record.booked
+        if usage is not None and usage.output_tokens:
+            self._peaks.learn(admission.key.name, usage.model, usage.output_tokens // max(1, usage.choices))
+        self._observe(await self.keeper.settle(admission, usage, record))
+
+    async def close(self) -> None:
+        """Before the store and the books are closed."""
+        if self._showing is not None:
+            self._showing.cancel()
+        if self._settling:
+            await asyncio.wait(self._settling)
+        await self.keeper.close()
+
+    async def _spent(self, counter: BudgetCounter) -> int:
+        return await self._ledger.run(lambda connection: spent_in_books(connection, counter), whole=True)
+
+    def _estimate(
+        self,
+        key: GatewayKey,
+        parsed: ParsedRequest,
+        read: int,
+        targets: Sequence[Target],
+        price_of: PriceOf,
+    ) -> Mapping[Unit, int]:
+        """What the request may use at most, by unit, at the dearest of its targets. `read`: its input tokens."""
+        if not has_hard(key):
+            return {}
+        sampling = parsed.request.sampling
+        count = max(1, sampling.n or 1)
+        is_cached_long = (lifetime_seconds(parsed.request.cache_ttl) or 0) > _SHORT_CACHE
+        estimate: dict[Unit, int] = {}
+        for target in targets:
+            written = count * self._peaks.expect(key.name, target.model, sampling.max_tokens)
+            estimate[TOKENS] = max(estimate.get(TOKENS, 0), read + written)
+            if (price := price_of(target)) is not None:
+                fresh = cost_of(price, input_tokens=read, output_tokens=written)
+                cached = cost_of(
+                    price,
+                    input_tokens=read,
+                    output_tokens=written,
+                    cache_write_tokens=read,
+                    cache_write_1h_tokens=read if is_cached_long else 0,
+                )
+                estimate[price.currency] = max(
+                    estimate.get(price.currency, 0),
+                    *(MOST_AMOUNT if cost is None else cost for cost in (fresh, cached)),
+                )
+        return {unit: min(amount, MOST_AMOUNT) for unit, amount in estimate.items()}
+
+    def _observe(self, states: Sequence[BudgetState]) -> None:
+        self._metrics.set_budgets(states)
+        for state in states:
+            if state.budget.soft and state.is_used_up and state.counter not in self._warned:
+                if len(self._warned) >= _MOST_WARNINGS:
+                    del self._warned[next(iter(self._warned))]
+                self._warned[state.counter] = None
+                logs.event(
+                    "budget_exceeded",
+                    level="warning",
+                    key=state.counter.key,
+                    period=state.budget.period,
+                    problem=f"Key {state.counter.key!r} has reached its soft {state.title}",
+                )
+
+
+def _priced(key: GatewayKey, targets: Sequence[Target], price_of: PriceOf) -> list[Target]:
+    """The targets whose price is in the currency of a hard budget: others could spend without limit."""
+    currencies = hard_currencies(key)
+    if not currencies:
+        return list(targets)
+    allowed = [target for target in targets if (price := price_of(target)) is not None and price.currency in currencies]
+    if allowed or not targets:
+        return allowed
+    name, wanted = f"{targets[0].provider.name}/{targets[0].model}", " or ".join(sorted(currencies))
+    price = price_of(targets[0])
+    if price is None:
+        problem, advice = f"the price of {name!r} is unknown", "add it to `[prices]`"
+    else:
+        problem, advice = f"{name!r} is priced in {price.currency}", f"add a budget in {price.currency}"
+    raise Refused(
+        Problem(
+            status=403,
+            kind="permission",
+            message=f"Key {key.name!r} has a budget in {wanted}, but {problem}. "
+            f"Ask the operator of this gateway to {advice}.",
+            code="price_unknown",
+        )
+    )
