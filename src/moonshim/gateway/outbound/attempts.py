@@ -250,11 +250,11 @@ class Attempts:
         names = dict.fromkeys(target.provider.name for target in self._targets)
         shown = ", ".join(names)
         seconds = min((self._breakers.opens_in(name, self._tenant, now) for name in names), default=0.0)
-        last = next((f" It said: {why}" for name in names if (why := self._breakers.why(name, self._tenant))), "")
+        last = next((f" Last error: {why}" for name in names if (why := self._breakers.why(name, self._tenant))), "")
         return Problem(
             status=503,
             kind="overloaded",
-            message=f"{shown} failed too often just now; try again in {max(1.0, seconds):.0f} seconds.{last}",
+            message=f"{shown} failed too often recently. Retry in {max(1.0, seconds):.0f} s.{last}",
             code="provider_unavailable",
             retry_after=max(1.0, seconds),
         )

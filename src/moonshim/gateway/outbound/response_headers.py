@@ -59,11 +59,16 @@ def to_client(headers: Mapping[str, str], secrets: Collection[str] = ()) -> list
     return passed
 
 
-def to_host(headers: Mapping[str, str], dialect: str) -> dict[str, str]:
-    """The client headers to send to a host of this dialect, from lower-case names.
+def to_host(headers: Mapping[str, str], dialect: str, session_header: str | None = None) -> dict[str, str]:
+    """The client headers to send to a host of this dialect, from lower-case names. `session_header`: the one that it
+    needs for the id of the conversation.
 
     >>> to_host({"user-agent": "curl/8", "cookie": "a=b", "anthropic-beta": "x"}, "openai_chat")
     {'user-agent': 'curl/8'}
     """
     listed = _TO_HOST.get(dialect, _TO_HOST["openai_chat"])
-    return {name: value for name, value in headers.items() if name in listed and _PLAIN.fullmatch(value)}
+    return {
+        name: value
+        for name, value in headers.items()
+        if (name in listed or name == session_header) and _PLAIN.fullmatch(value)
+    }

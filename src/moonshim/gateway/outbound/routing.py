@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
-from moonshim.config import Config, Target
+from moonshim.config import Config, RouteName, Target
 from moonshim.config.environment import CLIENTS_OWN
 from moonshim.engine.exchange import RequestTarget
 from moonshim.errors import Problem, Refused
+from moonshim.gateway.outbound.routes import sees_images
 from moonshim.transformers import Chain
 
-__all__ = ["Router", "request_target"]
+__all__ = ["MODELS_LISTED", "PICKER_PREFIX", "Resolution", "Router", "request_target"]
 
+PICKER_PREFIX: Final = "claude-"
 _LONGEST_NAME: Final = 512
 """A longer name is unknown: it is neither searched for nor compared."""
 _SHOWN: Final = 80
 _ANY: Final = "*"
 """In an alias's target: replaced by the requested name."""
-_SUGGESTED: Final = 5
+_SUGGESTED: Final = 3
+MODELS_LISTED: Final = "GET /v1/models lists the models."
 _FAULT: Final = "+"
 """Separates a simulator model from the name of a fault."""
 
@@ -46,6 +49,17 @@ class _Found(NamedTuple):
 
     name: str
     targets: list[Target]
+    can_be_routed: bool = False
+    """Found by a pattern: the client did not choose this very model."""
+
+
+class Resolution(NamedTuple):
+    """Where the requests for a name may go."""
+
+    targets: list[Target]
+    """What the name itself stands for, in the order to try them."""
+    routes: dict[RouteName, list[Target]] | None
+    """The routes that the client may use; None: the name is never routed."""
 
 
 class Router:
@@ -55,7 +69,9 @@ class Router:
     2. `provider/model` or `provider,model`; a provider without a list of models accepts any
     3. a model of this name: at every provider that lists it, in the order of the configuration
     4. one of these three, ignoring case
-    5. an alias that is a pattern (`claude-*`), the longest first, then ignoring case; `provider/*` passes the name on
+    5. `claude-NAME`, where NAME is one of these and a pattern such as `claude-*` exists: Claude Code's picker offers
+       only names that contain `claude`
+    6. an alias that is a pattern (`claude-*`), the longest first, then ignoring case; `provider/*` passes the name on
     """
 
     def __init__(self, config: Config) -> None:
@@ -73,6 +89,11 @@ class Router:
         self._alias_names = _Words(self._aliases)
         patterns = [alias for alias in self._aliases if _is_pattern(alias)]
         self._patterns = sorted(patterns, key=lambda pattern: (-len(pattern), pattern))
+        routes = {cast(RouteName, name): self._targets_of(models) for name, models in config.routes.targets.items()}
+        if "image" in routes:
+            routes["image"] = [one for one in routes["image"] if one.model == _ANY or sees_images(one)]
+        self._routes = {route: targets for route, targets in routes.items() if targets}
+        self._has_claude_pattern = any(fnmatchcase(f"{PICKER_PREFIX}x", pattern) for pattern in patterns)
 
     def targets(self, name: str, *, allowed: Sequence[str] = ()) -> list[Target]:
         """The targets to try, in order. Raises `Refused` (404) if there are none, or none that are allowed.
@@ -81,28 +102,45 @@ class Router:
         everything it stands for. For any other name, only those models are tried that match one themselves, as `model`
         or `provider/model`: an alias never leads a key to a model that it may not use.
         """
+        return self.resolve(name, allowed=allowed).targets
+
+    def resolve(self, name: str, *, allowed: Sequence[str] = ()) -> Resolution:
+        """The same, and the routes that requests for this name may take instead.
+
+        Only a name that matched a pattern is routed, and not if the pattern passes it on (`provider/*`). A key reaches
+        by a route only models that match one of `allowed` themselves, or that the name stands for.
+        """
         found = self._find(name)
         targets = _filter_allowed(found, allowed) if found is not None else []
-        if not targets:
+        if found is None or not targets:
             raise Refused(self._unknown_model(name, allowed))
-        return targets
+        if not found.can_be_routed or not self._routes:
+            return Resolution(targets, None)
+        routes: dict[RouteName, list[Target]] = {}
+        for route, of_route in self._routes.items():
+            named = [_with_requested_name(target, name) for target in of_route]
+            if usable := [one for one in named if not allowed or one in targets or _is_target_granted(one, allowed)]:
+                routes[route] = usable
+        return Resolution(targets, routes)
 
     def first_target(self, name: str) -> Target | None:
         """The first target for this name, without regard to keys."""
         found = self._find(name)
         return found.targets[0] if found is not None else None
 
-    def names(self, allowed: Sequence[str] = ()) -> list[str]:
+    def names(self, allowed: Sequence[str] = (), *, for_claude: bool = False) -> list[str]:
         """The names to offer to a client: aliases that are not patterns, then models by their plain names.
 
         A model that several providers have, or whose plain name is an alias, is also listed as `provider/model`, so
-        that each of them can be selected.
+        that each of them can be selected. `for_claude` adds `claude-NAME` for each.
         """
         names = [alias for alias in self._aliases if alias not in self._patterns]
         names += [model for model in self._listed if model not in self._aliases]
         for model, targets in self._listed.items():
             if len(targets) > 1 or model in self._aliases:
                 names += [f"{target.provider.name}/{model}" for target in targets]
+        if for_claude and self._has_claude_pattern:
+            names += [PICKER_PREFIX + name for name in names if "claude" not in name.lower()]
         if not allowed:
             return names
         return [name for name in names if (found := self._find(name)) is not None and _filter_allowed(found, allowed)]
@@ -117,10 +155,18 @@ class Router:
                 return _Found(alias, self._aliases[alias])
             if (found := self._model(name, any_case)) is not None:
                 return found
+        if self._has_claude_pattern and name.startswith(PICKER_PREFIX):
+            picked = name.removeprefix(PICKER_PREFIX)
+            if (alias := self._alias_names.find(picked, False)) is not None:
+                return _Found(alias, self._aliases[alias])
+            if (found := self._model(picked, False)) is not None:
+                return found
         for word, fold in ((name, str), (name.lower(), str.lower)):
             for pattern in self._patterns:
                 if fnmatchcase(word, fold(pattern)):
-                    return _Found(name, [_with_requested_name(target, name) for target in self._aliases[pattern]])
+                    targets = self._aliases[pattern]
+                    chosen = [_with_requested_name(target, name) for target in targets]
+                    return _Found(name, chosen, can_be_routed=all(target.model != _ANY for target in targets))
         return None
 
     def _model(self, name: str, any_case: bool) -> _Found | None:
@@ -156,19 +202,21 @@ class Router:
         names = self.names(allowed)
         close = self._nearest(shown, names)
         takes_any = [provider for provider, models in self._models_of.items() if not models and not allowed]
-        message = f"There is no model `{shown}` here"
+        message = f"Model '{shown}' not found."
         if close:
-            message += f"; the nearest: {_quote(close)}"
+            message += f" Did you mean {_quote(close)}? {MODELS_LISTED}"
         elif takes_any:
             # An agent's default, or a pattern, is not what a provider calls a model.
             own = _is_pattern(shown) or any(fnmatchcase(shown, pattern) for pattern in CLIENTS_OWN)
             ending = "/MODEL" if own else f"/{shown}"
-            message += f"; a provider that takes any name has to be named with it: {_quote(takes_any, ending)}"
+            message += (
+                f" {MODELS_LISTED} To send a name that is not listed, add its provider: {_quote(takes_any, ending)}."
+            )
         elif names:
-            message += f"; some that there are: {_quote(names)}"
+            message += f" Available models include {_quote(names)}. {MODELS_LISTED}"
         if _FAULT in shown:
-            message += f". `{_FAULT}NAME` chooses a fault, which only the simulator has"
-        return Problem(status=404, kind="not_found", message=f"{message}.", code="model_not_found", param="model")
+            message += f" `{_FAULT}NAME` selects a fault, which only the simulator supports."
+        return Problem(status=404, kind="not_found", message=message, code="model_not_found", param="model")
 
     def _nearest(self, shown: str, names: Sequence[str]) -> list[str]:
         """Likely intended names: those that match a pattern, or are spelt almost the same."""
@@ -220,11 +268,11 @@ def _with_requested_name(target: Target, name: str) -> Target:
 def _filter_allowed(found: _Found, allowed: Sequence[str]) -> list[Target]:
     if not allowed or _is_granted(found.name, allowed):
         return list(found.targets)
-    return [
-        target
-        for target in found.targets
-        if _is_granted(target.model, allowed) or _is_granted(f"{target.provider.name}/{target.model}", allowed)
-    ]
+    return [target for target in found.targets if _is_target_granted(target, allowed)]
+
+
+def _is_target_granted(target: Target, allowed: Sequence[str]) -> bool:
+    return _is_granted(target.model, allowed) or _is_granted(f"{target.provider.name}/{target.model}", allowed)
 
 
 def _is_granted(name: str, allowed: Sequence[str]) -> bool:
@@ -232,4 +280,4 @@ def _is_granted(name: str, allowed: Sequence[str]) -> bool:
 
 
 def _quote(names: Sequence[str], ending: str = "") -> str:
-    return ", ".join(f"`{name}{ending}`" for name in names[:_SUGGESTED])
+    return ", ".join(f"'{name}{ending}'" for name in names[:_SUGGESTED])
