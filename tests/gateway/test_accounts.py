@@ -58,7 +58,7 @@ def test_a_plug_in_that_raises_is_a_fault_of_ours_and_the_log_says_where(
                     told.clear()
                     error = content_of(client, await one.ask(client, body_of(client, stream=stream))).error
                     assert error is not None
-                    assert "the transformer mine.py:Raises failed" in error["message"]
+                    assert "transformer mine.py:Raises failed" in error["message"]
                     assert str(tmp_path) not in json.dumps(error)
                     await one.settles()
                     record = one.records[-1]

@@ -147,7 +147,7 @@ def test_an_answer_whose_message_nobody_files_is_not_collected() -> None:
     async def test() -> None:
         model = "kimi-k2-0905-preview"  # which does not reason
         async with Host(script) as host:
-            config = config_for(host.url, models=(model,))
+            config = config_for(host.url, models=(model,), inspector=False)
             async with running(config) as server, aiohttp.ClientSession(server.url, read_bufsize=64 * 1024) as session:
                 asked = {"model": model, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
                 tracemalloc.start()

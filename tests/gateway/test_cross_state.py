@@ -240,7 +240,9 @@ def test_models_are_listed_and_got_by_both_packages(scene: Stage) -> None:
         names = [model.id for model in listed]
         assert set(names) >= {"my-vllm", "my-moonshot", "my-kimi-coding", "moonshot/kimi-k2.5", "k3"}
         assert "claude-*" not in names
-        assert [model.id async for model in scene.packages.anthropic.models.list()] == names
+        # Claude Code's picker offers only names that contain `claude`.
+        picked = [f"claude-{name}" for name in names if "claude" not in name]
+        assert [model.id async for model in scene.packages.anthropic.models.list()] == [*names, *picked]
         for name in ("my-vllm", "moonshot/kimi-k2.5", "vllm/kimi-k2.5"):
             one: Any = await scene.packages.openai.models.retrieve(name)
             assert (one.id, one.object, one.context_window) == (name, "model", 262_144)

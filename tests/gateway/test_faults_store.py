@@ -16,7 +16,7 @@ from moonshim.config import GatewayKey
 from moonshim.gateway.inbound.auth import new_key
 from moonshim.store.redis import RedisStore
 from tests.support.gateway.hosts import HostRequest, Peer, chunked_head, chunks, run
-from tests.support.gateway.leaks import Scene, scene
+from tests.support.gateway.leaks import SETTLING, Scene, scene
 from tests.support.gateway.raw_client import (
     CLIENTS,
     Json,
@@ -216,8 +216,9 @@ def test_responses_that_need_the_store_say_so_and_the_others_are_answered(redis:
             assert (reply.status, reply.json["status"]) == (200, "completed")
             assert set(reply.headers["x-moonshim-lost"].split(", ")) == {"remember", "responses"}
             redis.start()  # and it has forgotten everything
-            await asyncio.sleep(0.06)
-            reply = await one.ask("openai_responses", body_of("openai_responses", **after))
+            async with asyncio.timeout(SETTLING):
+                while (reply := await one.ask("openai_responses", body_of("openai_responses", **after))).status == 503:
+                    await asyncio.sleep(0.1)
             assert reply.status == 400
             assert error_of("openai_responses", reply.json)["code"] == "previous_response_not_found"
             await one.settles()

@@ -26,6 +26,8 @@ from tests.support.gateway.raw_client import (
     short_stream,
 )
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 SECONDS: Final = 0.05
 OVERLOADED: Final = b'{"error":{"message":"too busy, try again in 10ms","type":"engine_overloaded_error"}}'
 
@@ -153,7 +155,7 @@ def test_a_silent_host_is_an_event_in_the_stream_too() -> None:
                 assert reply.status == 200
                 said = read_stream(client, reply.body)
                 assert said.error is not None
-                assert "sent no answer" in said.error["message"]
+                assert "sent no response" in said.error["message"]
             await one.settles()
 
     run(test())

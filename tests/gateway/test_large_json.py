@@ -72,12 +72,12 @@ def test_a_string_longer_than_the_window_is_read_whatever_its_escapes(said: str)
         text = json.dumps({said: [said]}, ensure_ascii=ascii_only).encode()
         assert parse_large_json([text[:101], text[101:]], PLENTY) == {said: [said]}
     for wrong in ("\\x", "\\u12g4", "\n"):
-        with pytest.raises(ValueError, match=r"\(char"):
+        with pytest.raises(ValueError, match="at character"):
             parse_large_json([json.dumps(said).encode()[:-1] + wrong.encode() + b"x" * 300 + b'"'], PLENTY)
 
 
 def test_what_is_not_utf_8_is_refused_with_its_place() -> None:
-    with pytest.raises(ValueError, match=r"not UTF-8 \(byte 302\)"):
+    with pytest.raises(ValueError, match="invalid UTF-8 at byte 302"):
         parse_large_json(['"{}"'.format("é" * 150 + "x").encode()[:302] + b"\xff" + b"x" * 100 + b'"'], PLENTY)
 
 

@@ -13,10 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moonshim.config import GatewayKey
-from moonshim.engine.tokens import estimate_tokens
-from moonshim.engine.values.conversation import Message, Reasoning, Request, Text, ToolCall, Usage
 from moonshim.errors import Problem, Refused
-from moonshim.gateway.inbound.limits import LEASE_SECONDS, Limiter, Used, tokens_of
+from moonshim.gateway.inbound.limits import LEASE_SECONDS, Limiter, Used
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.store import Store, StoreUnavailable
 from moonshim.store.memory import MemoryStore
@@ -91,7 +89,7 @@ def test_a_flood_of_requests_stops_at_the_limit_and_says_when_it_may_go_on() -> 
             await gateway.asks(limited)
         problem = await gateway.refused(limited)
         assert problem.code == "requests_per_minute"
-        assert "'alice' may use 5 requests per minute" in problem.message
+        assert "Rate limit for key 'alice' reached (5 requests/min)" in problem.message
         assert problem.retry_after == 52  # 40 to the next minute, and 12 until one of the five is out of sight
         clock.now += problem.retry_after
         await gateway.asks(limited)
@@ -134,7 +132,7 @@ def test_tokens_are_counted_when_they_are_known_and_hold_back_what_comes_next() 
         await gateway.spends(limited, 5000)
         problem = await gateway.refused(limited)
         assert problem.code == "tokens_per_minute"
-        assert "1,000 tokens per minute" in problem.message
+        assert "1,000 tokens/min" in problem.message
         clock.now += problem.retry_after or 0
         await gateway.asks(limited)
 
@@ -337,21 +335,3 @@ def test_the_time_that_is_told_is_not_longer_than_needed(before: int, now: int, 
     assert total_after(wait + 1e-6) <= limit - 1 + 1e-6
     if wait > 1:
         assert total_after(wait - 1) > limit - 1
-
-
-ASKED = Request(model="kimi-k2.5", messages=(Message("user", (Text("What is the time in Paris? " * 50),)),))
-SAID = Message(
-    "assistant", (Reasoning("I do not know. " * 50), Text("Half past nine."), ToolCall("c", "clock", '{"a": 1}'))
-)
-
-
-@pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("usage", [None, Usage(), Usage(input_tokens=900), Usage(output_tokens=3), Usage(900, 3)])
-def test_what_a_host_does_not_count_is_charged_by_estimate(usage: Usage | None, whole: bool) -> None:
-    """A host that reports no usage, or a client that leaves before it comes, must not be a way around a limit."""
-    read = usage.input_tokens if usage and usage.input_tokens else estimate_tokens(ASKED)
-    charged = tokens_of(usage, ASKED, SAID, whole=whole)
-    if usage is not None and usage.output_tokens and whole:
-        assert charged == read + usage.output_tokens
-    else:
-        assert read + 200 < charged < read + 400

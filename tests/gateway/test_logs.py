@@ -18,6 +18,7 @@ from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.log_lines import WORDS, fields_of, human_line
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.http_server.log_lines import without_secrets
+from moonshim.usage.record import UsageRecord
 from tests.support.command import ROOT
 
 pty = pytest.importorskip("pty")
@@ -107,6 +108,10 @@ class TestForPeople:
         [
             ({"repairs": {}}, "cache 91%"),
             ({"repairs": {"a_new_rule": 1}}, "mended: a_new_rule×1"),
+            ({"repairs": {"usage_moved": 1, "usage_repeated": 1}}, "cache 91%"),
+            ({"repairs": {"usage_moved": 1, "id_missing": 2}}, "cache 91% · mended: ids×2"),
+            ({"repairs": {}, "route": "think"}, "route think"),
+            ({"repairs": {}, "route": "default"}, "cache 91%"),
             ({"repairs": {}, "cached_tokens": None}, "12k/830 tok"),
             ({"repairs": {}, "outcome": "client_gone", "status": 499}, "cache 91% · client gone"),
             ({"repairs": {}, "attempts": 3}, "cache 91% · 3 attempts"),
@@ -135,14 +140,33 @@ class TestForPeople:
         assert shown.isprintable()
 
     def test_every_rule_of_the_documentation_has_a_word(self) -> None:
-        page = (ROOT / "docs" / "repairs.md").read_text()
+        page = (ROOT / "docs" / "reference" / "repairs.md").read_text()
         first_cells = re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE)
         rules = {rule for cell in first_cells for rule in re.findall(r"`([a-z0-9_]+)`", cell)}
         assert len(rules) > 40
         assert rules - WORDS.keys() == set()
 
+    def test_a_line_shows_the_cost_if_it_is_known(self) -> None:
+        booked = UsageRecord(id="1", request_id="r", started=0, cost=6_093_200_000, currency="$")
+        shown = human_line({"event": "request"} | fields_of(finished(booked=booked)), colour=False)
+        assert shown == LINE.replace("91%", "91% $0.0061")
+        assert shown in (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
+        unknown = UsageRecord(id="1", request_id="r", started=0)
+        assert human_line({"event": "request"} | fields_of(finished(booked=unknown)), colour=False) == LINE
+
 
 class TestForPrograms:
+    def test_the_page_on_logs_has_every_field_and_no_other(self) -> None:
+        page = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
+        table = page.partition("| field | meaning |")[2].partition("\n\n")[0]
+        first_cells = re.findall(r"^\| ([^|]*) \|", table, re.MULTILINE)
+        listed = {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)}
+        given: dict[str, Any] = {"key": "ci", "session": "s", "route": "think", "error": "x", "estimated": True}
+        given |= {"prefix_lost": "the model changed", "searches": 1}
+        booked = UsageRecord(id="1", request_id="r", started=0, cost=6_093_200_000, currency="$")
+        full = finished(store_failures=["recall"], changes={"x": 1}, streamed=True, booked=booked, **given)
+        assert listed - {"time", "level", "event", "worker"} == set(fields_of(full))
+
     def test_a_request_is_one_line_of_json(self, tmp_path: Path) -> None:
         with in_a_pipe(tmp_path):
             logs.log_request(finished())

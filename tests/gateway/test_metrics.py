@@ -169,9 +169,13 @@ def _count_at_both(server: Serving) -> dict[int, int]:
     return counted if len(counted) == 2 else {}
 
 
-def test_the_page_for_operators_names_every_metric_and_no_other() -> None:
-    page = (ROOT / "docs" / "operating.md").read_text()
+def test_the_page_on_metrics_has_every_metric_with_its_labels_and_no_other() -> None:
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
     known = set(re.findall(r"^# HELP (moonshim_\w+)", Metrics().render().decode(), re.MULTILINE))
     table = page.partition("| metric |")[2].partition("\n\n")[0]
     assert set(re.findall(r"`(moonshim_\w+)`", table)) == known
     assert set(re.findall(r"`(moonshim_\w+)", page)) <= known
+    collectors: list[Any] = list(Metrics()._registry._collector_to_names)
+    labels = {one.describe()[0].name: one._labelnames for one in collectors if hasattr(one, "_labelnames")}
+    for name, cell in re.findall(r"^\| `(moonshim_\w+)` \| \w+ \| ([^|]*) \|", table, re.MULTILINE):
+        assert tuple(re.findall(r"`(\w+)`", cell)) == labels[name.removesuffix("_total")], name

@@ -14,10 +14,9 @@ import pytest
 from moonshim.engine.prepare import render_problem
 from moonshim.errors import Refused
 from moonshim.gateway.memory import response_records as responses_kept
-from moonshim.gateway.memory.reasoning import key_space
 from moonshim.gateway.memory.response_records import StoredTurn
 from moonshim.gateway.memory.responses import ResponsesState
-from moonshim.store import Store, open_store
+from moonshim.store import Store, key_space, open_store
 from moonshim.store.memory import MemoryStore
 from tests.support.gateway.responses_client import TOOL, Client, record
 from tests.support.redis_server import RedisServer, running_redis
@@ -456,7 +455,7 @@ def test_a_chain_is_put_together_in_as_many_steps_as_it_has_items(monkeypatch: p
 
 JUNK: Final = {
     "no JSON": b"\x00\xff junk",
-    "text that is none": b'"\xff"',
+    "invalid text": b'"\xff"',
     "something else": b"7",
     "a list of nothing": b"[]",
     "items that are none": b"[[7],[null],[]]",

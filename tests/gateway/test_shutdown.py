@@ -150,7 +150,7 @@ def test_fifty_streams_that_run_at_sigterm_finish_and_nothing_new_is_taken(tmp_p
                     refused = await ask(gateway.port, client, body_of(client, stream=streamed))
                     assert (refused.status, refused.headers["retry-after"]) == (503, "1")
                     assert refused.headers["connection"] == "close"
-                    assert "about to stop" in error_of(client, refused.json)["message"]
+                    assert "shutting down" in error_of(client, refused.json)["message"]
             assert len(upstream.requests) == STREAMS
             assert not any(one.done() for one in running)
             host.let_go.set()
@@ -189,7 +189,7 @@ def test_what_outlives_its_grace_is_told_so_and_never_looks_whole(tmp_path: Path
             gateway.process.send_signal(signal.SIGTERM)
             for said in await asyncio.gather(*streams):
                 assert (said.text, said.reason) == ("Hi.", None)
-                assert "about to stop" in said.error["message"]
+                assert "shutting down" in said.error["message"]
             for client, refused in zip(CLIENTS, await asyncio.gather(*waiting), strict=True):
                 assert (refused.status, refused.headers["retry-after"]) == (503, "1")
                 error_of(client, refused.json)

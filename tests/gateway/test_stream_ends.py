@@ -11,6 +11,8 @@ from tests.support.gateway.hosts import HostRequest, Peer, chunked_head, chunks,
 from tests.support.gateway.leaks import scene
 from tests.support.gateway.raw_client import CLIENTS, UPSTREAMS, body_of, short_stream
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 ENDS: Final = {
     "openai_chat": b"data: [DONE]",
     "anthropic": b"event: message_stop",
@@ -71,7 +73,7 @@ def test_a_host_that_never_ends_is_left_when_the_client_is_gone() -> None:
 def test_a_client_that_was_told_the_end_does_not_wait_for_a_host_that_stays(
     client: str, upstream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moonshim.gateway.exchange.LAST_WORDS_SECONDS", 3600.0)
+    monkeypatch.setattr("moonshim.gateway.upstream_attempt.LAST_WORDS_SECONDS", 3600.0)
 
     async def test() -> None:
         async def stays(peer: Peer, asked: HostRequest) -> None:

@@ -52,7 +52,7 @@ class CompletedCommand:
         self.stderr = run.stderr.decode()
         assert "Traceback" not in self.stderr, self.stderr
         assert "Exception ignored" not in self.stderr, self.stderr
-        assert "fault of Moonshim" not in self.stderr, self.stderr
+        assert "internal error" not in self.stderr, self.stderr
 
     @property
     def lines(self) -> list[str]:

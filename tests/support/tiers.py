@@ -57,6 +57,8 @@ KEPT: Final[dict[str, int]] = {
     "tests/laws/test_round_trips.py": 4,
     "tests/engine/test_unknown_host.py": 8,
     "tests/simulator/faults/test_calls.py::test_a_long_call_goes_wrong_as_a_short_one_does_and_nobody_waits_for_it": 1,
+    # Builds the documentation site and opens it in a browser.
+    "tests/docs/test_site.py": 0,
     # Seconds of waiting for a deadline each.
     "tests/agent/test_loop_stopping.py::test_a_tool_that_swallows_every_cancellation_does_not_keep_run_from_ending": 0,
     "tests/http_server/test_protocol.py::test_what_never_ends_is_not_kept": 4,
@@ -92,10 +94,12 @@ KEPT: Final[dict[str, int]] = {
     "tests/http_server/test_server.py": 2,
     "tests/integrations/test_conversations.py": 2,
     "tests/integrations/test_examples.py": 2,
+    "tests/launch/test_real_client.py": 0,
     "tests/packaging/test_demo.py": 1,
     "tests/packaging/test_packaging.py": 2,
     "tests/simulator/test_server.py": 4,
     "tests/store/test_redis_cluster.py": 0,
+    "tests/usage/test_killed_worker.py": 1,
 }
 """How many tests of a folder, a file or one function stay in the quick tier, spread evenly over them.
 

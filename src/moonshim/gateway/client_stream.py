@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from moonshim.http_server.protocol import DirectWriter
+
 __all__ = ["ClientStream", "Header", "Receive", "Send"]
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -25,8 +27,17 @@ class ClientStream:
     the reason.
     """
 
-    def __init__(self, receive: Receive, send: Send, always: Sequence[Header] = ()) -> None:
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        always: Sequence[Header] = (),
+        open_direct: Callable[[], DirectWriter | None] | None = None,
+    ) -> None:
+        """`open_direct`: of our own server, for `write_now`."""
         self._receive, self._send = receive, send
+        self._open_direct = open_direct
+        self._direct: DirectWriter | None = None
         self.always: list[Header] = list(always)
         """Headers of every response."""
         self._loop = asyncio.get_running_loop()
@@ -154,6 +165,24 @@ class ClientStream:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
         finally:
             self._busy = False
+        self._last = self._loop.time()
+
+    def open_direct(self) -> bool:
+        """Whether `write_now` can be used for the stream, which has started. Other servers than ours cannot."""
+        if self._direct is None and self._open_direct is not None:
+            self._direct = self._open_direct()
+        return self._direct is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `write_now` can be used now: nothing else is being written, and the client has read enough."""
+        direct = self._direct
+        return direct is not None and direct.is_ready and self._heartbeat_task is None and not self.gone
+
+    def write_now(self, data: bytes) -> None:
+        """Send more of a stream, at once."""
+        assert self._direct is not None, "open_direct comes first"
+        self._direct.write(data)
         self._last = self._loop.time()
 
     async def finish(self, data: bytes = b"") -> None:

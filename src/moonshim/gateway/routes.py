@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from moonshim.config import GatewayKey
 from moonshim.engine.dialects.protocol import Dialect
 from moonshim.engine.dialects.registry import dialect_named
-from moonshim.engine.prepare import count_tokens
+from moonshim.engine.prepare import read_request
 from moonshim.engine.stages import TransformerFailed
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import InvalidInput, Problem, Refused
@@ -26,12 +26,16 @@ from moonshim.gateway.inbound.body import BodyGone, read_json
 from moonshim.gateway.inbound.call import ClientCall
 from moonshim.gateway.inbound.origin import check_origin, cors_headers, preflight_headers
 from moonshim.gateway.inbound.user_agent import client_name
+from moonshim.gateway.inspector.routes import inspector_routes
+from moonshim.gateway.inspector.trace import ExchangeTrace
 from moonshim.gateway.memory.compaction import compact
 from moonshim.gateway.models_list import model_entry, model_list
 from moonshim.gateway.observe import logs
+from moonshim.gateway.observe.booking import settle_booking
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.state import ConfigSnapshot, GatewayState
-from moonshim.http_server.protocol import ROOM
+from moonshim.gateway.usage_report import usage_report
+from moonshim.http_server.protocol import DIRECT, ROOM
 
 __all__ = ["routes_of"]
 
@@ -40,6 +44,8 @@ Handler: TypeAlias = Callable[[GatewayState, ClientCall, Mapping[str, str]], Awa
 """The return value, if any, goes to the client as JSON."""
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+_MOST_MODELS: Final = 1000
+_MOST_ITEMS: Final = 999_999_999
 _ENDLESS: Final = {"left": lambda: True}
 """For servers other than ours, which do not report their file descriptors."""
 CLIENT_GONE: Final = 499
@@ -66,12 +72,21 @@ class RouteHandler:
             started=time.time(),
         )
         snapshot = state.snapshot
-        client_stream = ClientStream(receive, send, _always(record, cors_headers(snapshot.config, headers)))
+        direct = scope.get("extensions", {}).get(DIRECT)
+        client_stream = ClientStream(
+            receive,
+            send,
+            _always(record, cors_headers(snapshot.config, headers)),
+            None if direct is None else direct["open"],
+        )
         started_at = state.clock()
         state.metrics.count_started(record)
         logs.bind_request(record)
+        trace = self._trace(record)
+        if state.telemetry is not None and self._handler in _TRACED:
+            state.telemetry.start(record, headers)
         try:
-            await self._answer(scope, headers, record, client_stream, receive)
+            await self._answer(scope, headers, record, client_stream, receive, trace)
         except asyncio.CancelledError:
             if not client_stream.gone:
                 await self._send_error(client_stream, record, STOPPING)
@@ -83,9 +98,17 @@ class RouteHandler:
             client_stream.close()
             record.status = client_stream.status or record.status
             record.seconds = state.clock() - started_at
-            if not self._open:
-                logs.log_request(record)
-            state.metrics.observe(record)
+            settle_booking(state.ledger, record)
+            try:
+                await state.spending.settle(record)
+            finally:
+                if trace is not None:
+                    trace.finish()
+                if not self._open:
+                    logs.log_request(record)
+                state.metrics.observe(record)
+                if record.spans is not None:
+                    record.spans.end()
 
     async def _answer(
         self,
@@ -94,6 +117,7 @@ class RouteHandler:
         record: RequestRecord,
         client_stream: ClientStream,
         receive: Receive,
+        trace: ExchangeTrace | None,
     ) -> None:
         state, snapshot = self._state, self._state.snapshot
         call: ClientCall | None = None
@@ -113,6 +137,7 @@ class RouteHandler:
                 tenant=tenant,
                 held=state.body_memory.reserve(tenant, snapshot.config.limits),
                 threads=state.large_work,
+                trace=trace,
             )
             # A client that is over a limit is refused before any of the body is read.
             async with state.admit_call(call) if self._counts else nullcontext():
@@ -131,6 +156,11 @@ class RouteHandler:
         finally:
             if call is not None:
                 call.release()
+
+    def _trace(self, record: RequestRecord) -> ExchangeTrace | None:
+        """Where the inspector records this request; None if it does not."""
+        inspector = self._state.inspector
+        return None if inspector is None or self._handler not in _TRACED else inspector.tracer.start(record)
 
     def _identify(
         self, snapshot: ConfigSnapshot, headers: Mapping[str, str], record: RequestRecord
@@ -225,31 +255,52 @@ async def _delete_response(state: GatewayState, call: ClientCall, path: Mapping[
 
 async def _input_items(state: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
     query = call.query
-    limit, order = query.get("limit", "20"), query.get("order", "desc")
-    if not (limit.isascii() and limit.isdecimal() and len(limit) < 10):
-        raise InvalidInput("limit must be a number", field="limit")
+    limit, order = _page_size(query, _MOST_ITEMS), query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise InvalidInput("order must be asc or desc", field="order")
     return await state.responses.input_items(
         call.tenant,
         path["id"],
-        limit=int(limit),
+        limit=20 if limit is None else limit,
         order="asc" if order == "asc" else "desc",
         after=query.get("after"),
         work=call,
     )
 
 
+def _page_size(query: Mapping[str, str], most: int) -> int | None:
+    """The `limit` of a list, None if there is none. Raises `InvalidInput`."""
+    limit = query.get("limit")
+    if limit is None:
+        return None
+    if not (limit.isascii() and limit.isdecimal() and len(limit) < 10 and 1 <= int(limit) <= most):
+        raise InvalidInput(f"limit must be an integer from 1 to {most:,}", field="limit")
+    return int(limit)
+
+
 async def _count_tokens(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, int]:
-    return {"input_tokens": await call.run_work(count_tokens, call.body, dialect="anthropic")}
+    parsed = await call.run_work(read_request, call.body, dialect="anthropic", default_model="any")
+    await state.documents.read(call, parsed)
+    return {"input_tokens": await call.run_work(parsed.estimate_tokens)}
 
 
 async def _models(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
-    return model_list(state.snapshot, call.key.models if call.key is not None else ())
+    limit = _page_size(call.query, _MOST_MODELS)
+    return model_list(
+        state,
+        call.key.models if call.key is not None else (),
+        for_claude="anthropic-version" in call.headers,
+        limit=limit,
+        after=call.query.get("after_id"),
+    )
 
 
 async def _model(state: GatewayState, call: ClientCall, path: Mapping[str, str]) -> dict[str, Any]:
-    return model_entry(state.snapshot, path["id"], call.key.models if call.key is not None else ())
+    return model_entry(state, path["id"], call.key.models if call.key is not None else ())
+
+
+async def _usage(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
+    return await usage_report(state, call)
 
 
 async def _health(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, str]:
@@ -275,12 +326,12 @@ async def _hello(state: GatewayState, call: ClientCall, _: Mapping[str, str]) ->
 
 async def _not_found(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> None:
     path = call.record.path
-    hint = "the gateway serves /v1/chat/completions, /v1/messages, /v1/responses, /v1/models, /health and /metrics"
+    hint = "The gateway serves /v1/chat/completions, /v1/messages, /v1/responses, /v1/models, /health and /metrics."
     if path.startswith("/v1/v1/"):
-        hint = "this client adds /v1 itself, so its base URL must end before it"
+        hint = "This client adds /v1 itself: remove /v1 from its base URL."
     elif path.endswith("/"):
-        hint = "a path must not end in a slash"
-    raise Refused(Problem(status=404, kind="not_found", message=f"there is nothing at {path[:200]}: {hint}"))
+        hint = "Remove the slash at the end of the path."
+    raise Refused(Problem(status=404, kind="not_found", message=f"Path {path[:200]} not found. {hint}"))
 
 
 class _OtherMethods:
@@ -294,7 +345,7 @@ class _OtherMethods:
         query = preflight_headers(state.snapshot.config, call.headers)
         if query is None:
             allowed = ", ".join(self._methods)
-            message = f"{call.record.path} takes {allowed}"
+            message = f"Method not allowed for {call.record.path}. Use {allowed}."
             call.client_stream.always.append((b"allow", allowed.encode()))
             raise Refused(Problem(status=405, kind="invalid_request", message=message, code="method_not_allowed"))
         answer.headers = query
@@ -312,9 +363,12 @@ _API: Final[tuple[tuple[str, str, str, Handler], ...]] = (
     ("GET", "/responses/{id}/input_items", "openai_responses", _input_items),
     ("GET", "/models", "openai_chat", _models),
     ("GET", "/models/{id:path}", "openai_chat", _model),
+    ("GET", "/usage", "openai_chat", _usage),
 )
 _FREE: Final = frozenset({_models, _model, _not_found})
 """These require a key but do not count: clients call them before the user has typed a word, and they cost nothing."""
+_TRACED: Final = frozenset({_exchange, _responses, _compact})
+"""These send a request to a host: the inspector shows them, and they have spans."""
 _PREFIXES: Final = ("/v1", "")
 _OWN: Final[tuple[tuple[str, Handler], ...]] = (
     ("/", _hello),
@@ -339,7 +393,7 @@ def routes_of(state: GatewayState) -> list[BaseRoute]:
         others = RouteHandler(state, dialects[path], _OtherMethods(taken), open_to_all=True)
         routes += [Route(f"{prefix}{path}", others) for prefix in _PREFIXES]
     routes += [Route(path, RouteHandler(state, "openai_chat", handler, open_to_all=True)) for path, handler in _OWN]
-    return routes
+    return [*routes, *inspector_routes(state)]
 
 
 def not_found_app(state: GatewayState) -> Callable[[Scope, Receive, Send], Awaitable[None]]:

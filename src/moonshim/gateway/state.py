@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from moonshim.config import Config, GatewayKey, Target
+from moonshim.config import Config, GatewayKey, Price, Target, UsageBooks
 from moonshim.engine.exchange import Exchange, RequestTarget, ResponseStream
 from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.plan import Plan
 from moonshim.engine.values.conversation import Reasoning, Text
 from moonshim.errors import Problem, Refused
+from moonshim.gateway.documents import DocumentExtraction
 from moonshim.gateway.inbound.admission import BodyMemory, LargeWork, RefusalPace
 from moonshim.gateway.inbound.auth import KeyRing, client_key
 from moonshim.gateway.inbound.call import ClientCall
 from moonshim.gateway.inbound.limits import Limiter
+from moonshim.gateway.inbound.session import session_key
+from moonshim.gateway.inspector.inspector import Inspector
+from moonshim.gateway.inspector.trace import Tracer
+from moonshim.gateway.memory.prefixes import PrefixMemory
 from moonshim.gateway.memory.reasoning import ReasoningMemory
 from moonshim.gateway.memory.responses import ResponsesState
+from moonshim.gateway.memory.routes import RouteMemory
 from moonshim.gateway.memory.secret import signing_secret
 from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.metrics import Metrics
+from moonshim.gateway.observe.otel import open_telemetry
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.observe.stream_log import StreamLog, StreamLogs
 from moonshim.gateway.outbound.attempts import Attempt, Breakers, RetryBudget
+from moonshim.gateway.outbound.host_models import HostModels
 from moonshim.gateway.outbound.provider_keys import ProviderKeys
 from moonshim.gateway.outbound.routing import Router, request_target
+from moonshim.gateway.spending import Spending
 from moonshim.http_client import UpstreamClient
-from moonshim.store import Store, open_store
+from moonshim.store import Store, open_store, store_kind
 from moonshim.transformers import Chain, load_chain
+from moonshim.usage.ledger import UsageLedger, default_file
+from moonshim.usage.prices import PriceList
+from moonshim.usage.shared import SharedUsage
+
+if TYPE_CHECKING:
+    from moonshim.gateway.observe.otel_spans import Telemetry
 
 __all__ = ["ConfigSnapshot", "GatewayState"]
 
@@ -51,6 +67,7 @@ class ConfigSnapshot:
         self.keyring = KeyRing(config.keys, required=config.require_keys)
         self.learned = LearnedFields()
         """What hosts have revealed about themselves since this configuration was loaded, by provider and model."""
+        self._prices = PriceList(config.prices)
         self._passes_keys = any(provider.passes_client_key for provider in config.providers)
         self._chains: dict[tuple[str, str], Chain] = {}
         # A plug-in that cannot be loaded is an error of the configuration, not of a request.
@@ -74,6 +91,11 @@ class ConfigSnapshot:
             chain = self._chains[place] = load_chain(provider.uses_for(target.model), log=_log_event)
         return chain
 
+    def price(self, target: Target) -> Price | None:
+        """The price of one model at one provider; None if it is unknown."""
+        provider = target.provider
+        return self._prices.find(target.model, provider=provider.name, base_url=provider.api_base_url)
+
     def request_target(self, target: Target) -> RequestTarget:
         """How requests are prepared for one model at one provider."""
         return request_target(target, self.chain(target))
@@ -82,6 +104,24 @@ class ConfigSnapshot:
 def _log_event(level: str, name: str, fields: dict[str, Any]) -> None:
     """Log an event from a `Log` transformer."""
     logs.event(name, level=level, **fields)
+
+
+async def _open_books(books: UsageBooks, metrics: Metrics) -> UsageLedger:
+    path = Path(books.file) if books.file is not None else default_file(os.environ)
+    if books.file == "memory:":
+        path = None
+    elif path is None:
+        problem = "no state folder: set HOME or XDG_STATE_HOME, or `file` in `[usage]`"
+        logs.event("usage_not_saved", level="warning", problem=problem)
+    ledger = UsageLedger(
+        path,
+        days=books.days,
+        max_bytes=books.max_bytes,
+        report=logs.event,
+        count_unsaved=metrics.count_unsaved_usage,
+    )
+    await ledger.start()
+    return ledger
 
 
 class GatewayState:
@@ -95,23 +135,42 @@ class GatewayState:
         *,
         bound_to_loopback: bool = True,
         stream_logs: StreamLogs | None = None,
+        ledger: UsageLedger | None = None,
+        metrics: Metrics | None = None,
+        worker: int = 0,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.snapshot = ConfigSnapshot(config)
-        self.store, self.secret = store, secret
+        self.store, self.secret, self.session_key = store, secret, session_key(secret)
         self.bound_to_loopback = bound_to_loopback
         self.stream_logs = stream_logs
+        self.inspector: Inspector | None = None
+        if config.inspector is not False:
+            tracer = Tracer(private=config.inspector == "private", max_bytes=config.inspector_bytes)
+            self.inspector = Inspector(tracer, worker=worker)
         self.draining = False
-        """Shutting down: load balancers are told to send new requests elsewhere."""
-        self.metrics = Metrics()
+        """Shutting down: `/ready` reports it, so that load balancers send new requests elsewhere."""
+        self.metrics = metrics or Metrics()
+        self.telemetry = telemetry
+        """Exports traces; None: not configured."""
+        self.ledger = ledger or UsageLedger()
+        """The usage books; in memory by default."""
         self.upstream = UpstreamClient()
         self.breakers = Breakers(config.retries)
         self.retry_budget = RetryBudget(config.retries.budget)
         self.provider_keys = ProviderKeys()
+        self.host_models = HostModels(self.upstream)
         self.limiter = Limiter(store)
         self.body_memory = BodyMemory()
         self.large_work = LargeWork()
+        self.documents = DocumentExtraction()
         self._refusals = RefusalPace()
+        self.spending = Spending(store, self.ledger, self.metrics, self._refusals)
+        self.shared_usage: SharedUsage | None = None
+        """Only if the gateways of several machines share the store."""
         self.reasoning_memory = ReasoningMemory(store, config.remember_seconds)
+        self.route_memory = RouteMemory(store, config.remember_seconds)
+        self.prefix_memory = PrefixMemory(store, config.remember_seconds, secret)
         self.responses = ResponsesState(store, config.remember_seconds)
         self.random: Callable[[], float] = random.random
         self._left_alone: set[str] = set()
@@ -122,10 +181,29 @@ class GatewayState:
         cls, config: Config, *, bound_to_loopback: bool = True, log_dir: str | None = None, worker: int = 0
     ) -> GatewayState:
         """Connect to the store, and create the rest."""
+        telemetry = open_telemetry(config.otel)
         store = await open_store(config.store, memory_bytes=config.memory_bytes, sqlite_bytes=config.sqlite_bytes)
         secret = await signing_secret(store, config)
-        logs = StreamLogs(Path(log_dir)) if log_dir is not None else None
-        return cls(config, store, secret, bound_to_loopback=bound_to_loopback, stream_logs=logs)
+        stream_logs = StreamLogs(Path(log_dir)) if log_dir is not None else None
+        metrics = Metrics()
+        state = cls(
+            config,
+            store,
+            secret,
+            bound_to_loopback=bound_to_loopback,
+            stream_logs=stream_logs,
+            ledger=await _open_books(config.usage, metrics),
+            metrics=metrics,
+            worker=worker,
+            telemetry=telemetry,
+        )
+        if store_kind(config.store) == "redis":
+            state.shared_usage = SharedUsage(store, state.ledger, days=config.usage.days)
+            state.shared_usage.start()
+        if state.inspector is not None:
+            await state.inspector.start()
+        state.spending.show(config.keys)
+        return state
 
     def reload(self, config: Config) -> None:
         """New requests use this configuration; running ones keep theirs.
@@ -134,13 +212,24 @@ class GatewayState:
         """
         self.snapshot = ConfigSnapshot(config)
         self.breakers.settings = config.retries
+        self.spending.show(config.keys)
 
     async def close(self) -> None:
+        if self.inspector is not None:
+            await self.inspector.close()
+        await self.host_models.close()
         await self.upstream.close()
+        await self.spending.close()
+        if self.shared_usage is not None:
+            await self.shared_usage.close()
         await self.store.close()
+        await self.ledger.close()
         self.large_work.close()
+        self.documents.close()
         if self.stream_logs is not None:
             self.stream_logs.close()
+        if self.telemetry is not None:
+            await self.telemetry.close()
 
     def clock(self) -> float:
         """Monotonic time in seconds."""
@@ -184,7 +273,7 @@ class GatewayState:
                 "markers_left_as_text",
                 level="warning",
                 provider=target.provider.name,
-                problem="a call came as markers, and its Kimi transformer has manualToolParsing off",
+                problem="a tool call arrived as text markers, but manualToolParsing is off in its Kimi transformer",
             )
 
     def stream_log(self, record: RequestRecord, exchange: Exchange) -> StreamLog | None:

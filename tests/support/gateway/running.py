@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any, Final
 
 import uvicorn
@@ -18,9 +19,11 @@ from moonshim.gateway.app import build_app
 from moonshim.gateway.state import GatewayState
 from moonshim.http_server.protocol import protocol_with
 
-__all__ = ["Running", "config_for", "running"]
+__all__ = ["PLAIN_ASGI", "Running", "config_for", "running"]
 
 MODEL: Final = "kimi-k2.5"
+PLAIN_ASGI: Final[ContextVar[bool]] = ContextVar("plain_asgi", default=False)
+"""Whether gateways are served as by another ASGI server than ours: without its extensions."""
 
 
 def config_for(url: str, *, dialect: str = "openai_chat", **given: Any) -> Config:
@@ -62,8 +65,9 @@ async def running(config: Config, *, providers: tuple[ProviderConfig, ...] = ())
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", 0))
         listening.listen(512)
+        app = build_app(state)
         options = uvicorn.Config(
-            build_app(state),
+            _without_extensions(app) if PLAIN_ASGI.get() else app,
             http=protocol_with(config.limits),
             lifespan="off",
             access_log=False,
@@ -84,3 +88,10 @@ async def running(config: Config, *, providers: tuple[ProviderConfig, ...] = ())
             server.should_exit = server.force_exit = True
             await task
             await state.close()
+
+
+def _without_extensions(app: Any) -> Any:
+    async def served(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "extensions": {}}, receive, send)
+
+    return served

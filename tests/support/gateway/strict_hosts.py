@@ -111,6 +111,10 @@ class StrictKimi(Host):
 
     async def _answer(self, peer: Peer, asked: HostRequest) -> None:
         name = asked.path.split("/")[1]
+        if asked.method == "GET":  # the gateway looks for a list of models, in the background, at any time
+            self.requests.remove(asked)
+            await peer.send(whole(b"{}", status="404 Not Found"))
+            return
         row, body = ROWS[name], json.loads(asked.body)
         if name in self.down:
             await peer.send(whole(b'{"error": {"message": "down"}}', status="503 Service Unavailable"))

@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 from moonshim.config.model import Limits
 from moonshim.errors import Problem, Refused
 
-__all__ = ["BodyMemory", "LargeWork", "RefusalPace", "Reservation", "large_contents"]
+__all__ = ["BodyMemory", "LargeWork", "RefusalPace", "Reservation", "TenantThreads", "large_contents"]
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class BodyMemory:
             async with asyncio.timeout(held.limits.queue_seconds):
                 await granted
         except TimeoutError:
-            raise _busy("The gateway holds as many request bodies as it may. Retry in a moment.") from None
+            raise _busy("The gateway has no memory left for more request bodies. Retry in a moment.") from None
         finally:
             self._waiting.remove(place)
 
@@ -162,19 +162,15 @@ class RefusalPace:
             await asyncio.sleep(self._due[tenant] - now)
 
 
-class LargeWork:
-    """Runs work on large bodies in threads: a few at once, and one per tenant.
+class TenantThreads:
+    """Runs work in threads: a few at once, and one per tenant."""
 
-    Python runs one thread at a time. More threads would only take turns from the event loop.
-    """
-
-    AT_ONCE: Final = 2
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(self.AT_ONCE, thread_name_prefix="large-body")
-        self._collection = _DeferredGarbageCollection()
-        self._turns = asyncio.Semaphore(self.AT_ONCE)
+    def __init__(self, at_once: int, name: str, *, when_busy: str) -> None:
+        """`when_busy`: the error for a request whose turn does not come."""
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=name)
+        self._turns = asyncio.Semaphore(at_once)
         self._tenants: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._when_busy = when_busy
 
     async def run(self, tenant: str, limits: Limits, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """The result of `work`. Raises `Refused` (503) if its turn does not come within `queue_seconds`."""
@@ -188,15 +184,13 @@ class LargeWork:
                     own.release()
                     raise
         except TimeoutError:
-            raise _busy("The gateway is busy with other large requests. Retry in a moment.") from None
+            raise _busy(self._when_busy) from None
 
         def end_turn(_: object) -> None:
             own.release()
             self._turns.release()
 
-        running = asyncio.get_running_loop().run_in_executor(
-            self._threads, self._collection.run, partial(work, *args, **kwargs)
-        )
+        running = asyncio.get_running_loop().run_in_executor(self._threads, self._run, partial(work, *args, **kwargs))
         # A thread cannot be interrupted: if the client disconnects, the turn still ends with the work and not before.
         running.add_done_callback(end_turn)
         try:
@@ -204,6 +198,29 @@ class LargeWork:
         finally:
             # An error in it would keep this frame alive, and with it everything that belongs to the request.
             del running
+
+    def _run(self, work: Callable[[], T]) -> T:
+        return work()
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class LargeWork(TenantThreads):
+    """Runs work on large bodies.
+
+    Python runs one thread at a time. More threads would only take turns from the event loop.
+    """
+
+    AT_ONCE: Final = 2
+
+    def __init__(self) -> None:
+        busy = "The gateway is busy with other large requests. Retry in a moment."
+        super().__init__(self.AT_ONCE, "large-body", when_busy=busy)
+        self._collection = _DeferredGarbageCollection()
+
+    def _run(self, work: Callable[[], T]) -> T:
+        return self._collection.run(work)
 
     def free(self, contents: list[list[Any]], then: Callable[[], None]) -> None:
         """Free the contents of large containers, a few at a time and in a thread."""
@@ -213,9 +230,6 @@ class LargeWork:
             then()
         else:
             asyncio.wrap_future(freed).add_done_callback(lambda _: then())
-
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class _DeferredGarbageCollection:
@@ -279,7 +293,7 @@ def _free(contents: list[list[Any]]) -> None:
 
 
 def _too_large(most: int) -> Refused:
-    message = f"The request, with the conversation that it continues, is larger than {most:,} bytes. Compact it."
+    message = f"The request, including the conversation it continues, is larger than {most:,} bytes. Compact it."
     return Refused(Problem(status=413, kind="too_large", message=message))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets
 import time
@@ -10,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hmac import compare_digest
 from typing import Final
 
-from moonshim.config.model import GatewayKey
+from moonshim.config.model import GatewayKey, digest_of
 from moonshim.errors import Problem, Refused
 
 __all__ = ["PREFIX", "KeyRing", "client_key", "digest_of", "is_digest", "new_key"]
@@ -33,18 +32,6 @@ def new_key() -> tuple[str, str]:
     """
     key = PREFIX + secrets.token_urlsafe(_KEY_BYTES)
     return key, digest_of(key)
-
-
-def digest_of(key: str) -> str:
-    """The digest of a key, which is what the configuration stores.
-
-    One round of SHA-256, without salt: slow hashes protect passwords, which people choose and attackers guess. A key is
-    256 random bits, which cannot be guessed at any speed, and every request would pay for a slow hash.
-
-    >>> digest_of("msk_example")[:15]
-    'sha256:80367261'
-    """
-    return "sha256:" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_digest(text: str) -> bool:
@@ -75,7 +62,7 @@ class KeyRing:
             return None
         shown = [text for name in _KEY_HEADERS if (text := _header_value(headers, name)) is not None]
         if not shown:
-            raise _refusal("this gateway needs a key: send one as `Authorization: Bearer msk_…` or as `x-api-key`")
+            raise _refusal("Missing gateway key. Send it as `Authorization: Bearer msk_…` or as `x-api-key`.")
         found = [key for text in shown if (key := self._find(text)) is not None]
         now = self._clock()
         for key in found:
@@ -85,11 +72,11 @@ class KeyRing:
             expires = found[0].expires
             assert expires is not None
             raise _refusal(
-                f"the key {found[0].name!r} expired on {expires:%Y-%m-%d %H:%M %Z}; "
-                "ask whoever runs this gateway for a new one",
+                f"Key {found[0].name!r} expired on {expires:%Y-%m-%d %H:%M %Z}. "
+                "Ask the operator of this gateway for a new one.",
                 code="key_expired",
             )
-        raise _refusal("this gateway does not know the key: ask whoever runs it for a valid one")
+        raise _refusal("Invalid gateway key. Ask the operator of this gateway for a valid one.")
 
     def _find(self, text: str) -> GatewayKey | None:
         digest = digest_of(text).encode()

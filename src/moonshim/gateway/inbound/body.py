@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Final, NoReturn, TypeAlias
+import math
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from moonshim.config.model import Limits
+from moonshim.engine.values.type_names import describe_type
 from moonshim.engine.wire.sse import BYTE_ORDER_MARK
-from moonshim.errors import Problem, ProblemKind, Refused
+from moonshim.errors import InvalidInput, Problem, ProblemKind, Refused
 from moonshim.gateway.inbound.admission import Reservation
 from moonshim.gateway.inbound.call import LARGE_BYTES, ClientCall
 from moonshim.gateway.inbound.decompress import (
@@ -32,14 +35,7 @@ _PACKING: Final = 64 * 1024
 _PIECE: Final = 64 * 1024
 """Minimum size in bytes of the strings that a body is held in."""
 _DECODER: Final = msgspec.json.Decoder()
-_TYPES: Final = {
-    list: "a list",
-    str: "a string",
-    int: "a number",
-    float: "a number",
-    bool: "true or false",
-    type(None): "null",
-}
+_POSITION: Final = re.compile(r" \(byte (\d+)\)$")
 
 
 class BodyGone(Exception):
@@ -49,6 +45,8 @@ class BodyGone(Exception):
 async def read_json(receive: Receive, call: ClientCall) -> dict[str, Any]:
     """The object in a request's body. Raises `Refused` (400, 408, 413, 415, 503) or `BodyGone`."""
     pieces = await read_body(receive, call)
+    if call.trace is not None:
+        call.trace.request(pieces)
     if sum(map(len, pieces)) <= LARGE_BYTES:
         return decode_object_or_refuse(b"".join(pieces))
     return await call.in_thread(_decode_large, pieces, call.held.limits.body_values)
@@ -77,13 +75,13 @@ async def read_body(receive: Receive, call: ClientCall) -> list[bytes]:
             await call.grow(max(0, sum(map(len, pieces)) - packed))
         return pieces
     except TimeoutError:
-        message = f"the body of the request was not here after {limits.body_seconds:g} seconds"
+        message = f"The request body did not arrive within {limits.body_seconds:g} seconds."
         raise _refusal(408, message, "timeout") from None
     except LimitExceeded:
         raise _too_large(limits) from None
     except DecompressError as error:
         coding = headers.get("content-encoding", "")[:40]
-        raise _refusal(400, f"the body cannot be unpacked as {coding}: {error}") from None
+        raise _refusal(400, f"Cannot decompress the request body ({coding}): {error}.") from None
 
 
 async def _read_pieces(receive: Receive, held: Reservation, most: int) -> list[bytes]:
@@ -128,21 +126,21 @@ def _decompress(decompressor: Decompressor, pieces: list[bytes], room: int) -> l
 def _decompressor_for(headers: Mapping[str, str]) -> Decompressor | None:
     if headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
         # The server undoes `chunked`; any other transfer coding would be read as if it were the body.
-        raise _refusal(400, "the only Transfer-Encoding that is read is chunked")
+        raise _refusal(400, "Unsupported Transfer-Encoding. Use chunked, or none.")
     coding = headers.get("content-encoding", "identity").strip().lower()
     if coding in ("", "identity"):
         return None
     decompressor = decompressor_for(coding)
     if decompressor is None:
         known = ", ".join(readable_codings())
-        raise _refusal(415, f"the Content-Encoding {coding[:40]!r} cannot be read here; one of {known} can, or none")
+        raise _refusal(415, f"Unsupported Content-Encoding {coding[:40]!r}. Use one of {known}, or none.")
     return decompressor
 
 
 def _length(headers: Mapping[str, str]) -> int:
     text = headers.get("content-length", "0").strip()
     if not (text.isascii() and text.isdecimal()):
-        raise _refusal(400, "the Content-Length is no number")
+        raise _refusal(400, "Content-Length is not a number.")
     return int(text) if len(text) < 20 else 1 << 64
 
 
@@ -154,15 +152,19 @@ def decode_object_or_refuse(data: bytes) -> dict[str, Any]:
     """
     data = data.removeprefix(BYTE_ORDER_MARK)
     if not data or data.isspace():
-        raise _refusal(400, "the request has no body; it should be a JSON object")
+        raise _refusal(400, "The request body is empty. Send a JSON object.")
     try:
         value = _DECODER.decode(data)
     except RecursionError:
-        raise _refusal(400, "the body is nested too deeply") from None
+        raise _refusal(400, "The request body is nested too deeply.") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        value = _with_halves(data, error)
+        value = _decode_leniently(data, error)
+    return _object_or_refuse(value)
+
+
+def _object_or_refuse(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _refusal(400, f"the body should be a JSON object, and is {_TYPES[type(value)]}")
+        raise _refusal(400, f"The request body must be a JSON object, got {describe_type(value)}.")
     return value
 
 
@@ -176,30 +178,60 @@ def _decode_large(pieces: list[bytes], max_values: int) -> dict[str, Any]:
             413, f"The request body has more than {max_values:,} JSON values (limits.body_values).", "too_large"
         ) from None
     except RecursionError:
-        raise _refusal(400, "the body is nested too deeply") from None
+        raise _refusal(400, "The request body is nested too deeply.") from None
     except ValueError as error:
-        raise _refusal(400, f"the body is not JSON: {error}") from None
+        raise _refusal(400, f"The request body is not valid JSON: {error}.") from None
     finally:
         pieces.clear()
-    if not isinstance(value, dict):
-        raise _refusal(400, f"the body should be a JSON object, and is {_TYPES[type(value)]}")
-    return value
+    return _object_or_refuse(value)
 
 
-def _with_halves(data: bytes, error: Exception) -> Any:
-    """Accept lone surrogates (`"\\ud83d"`), which clients produce when they cut text: the engine repairs them."""
-    if b"\\ud" in data or b"\\uD" in data:
-        try:
-            return json.loads(data, parse_constant=_invalid_json)
-        except ValueError:
-            pass
-        except RecursionError:
-            raise _refusal(400, "the body is nested too deeply") from None
-    raise _refusal(400, f"the body is not JSON: {_reason(data, error)}") from None
+def _decode_leniently(data: bytes, error: Exception) -> Any:
+    """Accept lone surrogates (`"\\ud83d"`), which clients produce when they cut text: the engine repairs them.
+
+    A number that JSON does not have, or that does not fit, is refused with its field.
+    """
+    try:
+        value = json.loads(data.decode(), parse_constant=_BadNumber, parse_float=_parse_number, parse_int=_parse_number)
+        bad = next(_bad_numbers(value, ""), None)
+    except RecursionError:
+        raise _refusal(400, "The request body is nested too deeply.") from None
+    except ValueError:
+        raise _refusal(400, f"The request body is not valid JSON: {_reason(data, error)}.") from None
+    if bad is None:
+        return value
+    field, number = bad
+    raise Refused(
+        Problem(
+            status=400, kind="invalid_request", message=f"{field}: {number.reason}", code=InvalidInput.code, param=field
+        )
+    )
 
 
-def _invalid_json(constant: str) -> NoReturn:
-    raise ValueError(constant)  # NaN and Infinity, which only Python accepts as JSON
+class _BadNumber:
+    """A number of a body that JSON does not have (NaN, Infinity), or that is out of range."""
+
+    def __init__(self, constant: str = "") -> None:
+        self.reason = f"{constant} is not a JSON number" if constant else "the number is too large"
+
+
+def _parse_number(text: str) -> int | float | _BadNumber:
+    try:
+        value = int(text) if text.lstrip("-").isdecimal() else float(text)
+    except ValueError:  # more digits than Python converts
+        return _BadNumber()
+    return value if math.isfinite(value) else _BadNumber()
+
+
+def _bad_numbers(value: Any, field: str) -> Iterator[tuple[str, _BadNumber]]:
+    if isinstance(value, _BadNumber):
+        yield field, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _bad_numbers(inner, f"{field}.{key}" if field else key)
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from _bad_numbers(inner, f"{field}[{place}]")
 
 
 def _reason(data: bytes, error: Exception) -> str:
@@ -208,14 +240,16 @@ def _reason(data: bytes, error: Exception) -> str:
         try:
             data.decode()
         except UnicodeDecodeError as wrong:  # the first one counts from the start of its string
-            return f"it is not UTF-8 (byte {wrong.start})"
-    return f"it ends in the middle (byte {len(data)})" if "truncated" in reason else reason
+            return f"invalid UTF-8 at byte {wrong.start}"
+    if "truncated" in reason:
+        return f"unexpected end of data at byte {len(data)}"
+    return _POSITION.sub(r" at byte \1", reason)
 
 
 def _too_large(limits: Limits) -> Refused:
     size = limits.body_bytes
     amount = f"{size / (1 << 20):g} MiB" if size >= 1 << 20 else f"{size:,} bytes"
-    return _refusal(413, f"the body of the request is larger than {amount}", "too_large")
+    return _refusal(413, f"The request body is larger than {amount} (limits.body_bytes).", "too_large")
 
 
 def _refusal(status: int, message: str, kind: ProblemKind = "invalid_request") -> Refused:

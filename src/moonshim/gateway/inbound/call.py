@@ -12,6 +12,7 @@ from moonshim.errors import MoonshimError
 from moonshim.gateway.client_stream import ClientStream
 from moonshim.gateway.inbound.admission import LargeWork, Reservation, large_contents
 from moonshim.gateway.inbound.large_json import encode_large_json
+from moonshim.gateway.inspector.trace import ExchangeTrace
 from moonshim.gateway.observe.record import RequestRecord
 
 __all__ = ["LARGE_BYTES", "ClientCall"]
@@ -39,6 +40,7 @@ class ClientCall:
         "tenant",
         "threads",
         "tokens",
+        "trace",
     )
 
     def __init__(
@@ -53,6 +55,7 @@ class ClientCall:
         tenant: str,
         held: Reservation,
         threads: LargeWork,
+        trace: ExchangeTrace | None = None,
     ) -> None:
         self.dialect = dialect
         self.headers = headers
@@ -68,6 +71,8 @@ class ClientCall:
         self.held = held
         """The memory that its body, and the items that it references, take up."""
         self.threads = threads
+        self.trace = trace
+        """Where the inspector records it; None: it does not."""
         self._contents: list[list[Any]] = []
         """The contents of results of work on a large body."""
         self.tokens = 0

@@ -53,12 +53,12 @@ class _Zlib:
         if len(out) > room:
             raise LimitExceeded
         if self._reader.unused_data:
-            raise DecompressError("there is something behind its end")
+            raise DecompressError("trailing data after the compressed body")
         return out
 
     def flush(self) -> None:
         if self._reader is None or not self._reader.eof:
-            raise DecompressError("it ends in the middle")
+            raise DecompressError("unexpected end of data")
 
 
 class _Zstd:
@@ -76,12 +76,12 @@ class _Zstd:
         if len(out) > room:
             raise LimitExceeded
         if self._reader.unused_data:
-            raise DecompressError("there is something behind its end")
+            raise DecompressError("trailing data after the compressed body")
         return out
 
     def flush(self) -> None:
         if not self._reader.eof:
-            raise DecompressError("it ends in the middle")
+            raise DecompressError("unexpected end of data")
 
 
 class _Zstandard:
@@ -95,7 +95,7 @@ class _Zstandard:
         out = bytearray()
         for start in range(0, len(data), _ZSTD_SLICE):
             if self._reader.eof:
-                raise DecompressError("there is something behind its end")
+                raise DecompressError("trailing data after the compressed body")
             try:
                 piece = self._reader.decompress(data[start : start + _ZSTD_SLICE])
             except self._error as error:
@@ -104,12 +104,12 @@ class _Zstandard:
                 raise LimitExceeded
             out += piece
         if self._reader.unused_data:
-            raise DecompressError("there is something behind its end")
+            raise DecompressError("trailing data after the compressed body")
         return bytes(out)
 
     def flush(self) -> None:
         if not self._reader.eof:
-            raise DecompressError("it ends in the middle")
+            raise DecompressError("unexpected end of data")
 
 
 class _Brotli:
@@ -129,7 +129,7 @@ class _Brotli:
 
     def flush(self) -> None:
         if not self._reader.is_finished():
-            raise DecompressError("it ends in the middle")
+            raise DecompressError("unexpected end of data")
 
 
 def _zstd() -> Decompressor | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from io import BytesIO
 from json import JSONDecoder
 from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed leaves it out
+from math import isfinite
 from typing import Any, Final, NoReturn
 
 from moonshim.engine.wire.json_codec import encode
@@ -76,7 +77,16 @@ def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_scan_once: Final = JSONDecoder(parse_constant=_reject_constant).scan_once  # type: ignore[attr-defined]
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError("out of range")
+    return value
+
+
+_scan_once: Final = JSONDecoder(  # type: ignore[attr-defined]
+    parse_constant=_reject_constant, parse_float=_finite
+).scan_once
 
 
 def _windows(pieces: list[bytes]) -> Iterator[memoryview]:
@@ -150,7 +160,7 @@ class _Parser:
             added = self._decoder.decode(b"" if window is None else window, final=window is None)
         except UnicodeDecodeError as error:
             held = len(self._decoder.getstate()[0])
-            raise ValueError(f"it is not UTF-8 (byte {self._bytes - held + error.start})") from None
+            raise ValueError(f"invalid UTF-8 at byte {self._bytes - held + error.start}") from None
         self._ended = window is None
         self._bytes += 0 if window is None else len(window)
         self._base += self._at
@@ -207,7 +217,10 @@ class _Parser:
         if mark is not None:
             return ({} if mark == "{" else []), True
         if (number := found["number"]) is not None:
-            return (float(number) if found["real"] else int(number)), False
+            try:
+                return (_finite(number) if found["real"] else int(number)), False
+            except ValueError:
+                self._fail("the number is too large")
         return _WORDS[found["word"]], False
 
     def _count(self, values: int) -> None:
@@ -250,10 +263,10 @@ class _Parser:
             except ValueError:
                 self._fail(_BAD_STRING)
             if not self._more():
-                self._fail("the end is missing")
+                self._fail("unexpected end of data")
 
     def _fail(self, reason: str) -> NoReturn:
-        raise ValueError(f"{reason} (char {self._base + self._at})")
+        raise ValueError(f"{reason} at character {self._base + self._at}")
 
 
 def encode_large_json(value: Any, encode: Callable[[Any], bytes] = encode) -> bytes:

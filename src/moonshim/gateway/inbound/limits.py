@@ -20,14 +20,11 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from moonshim.config.model import GatewayKey
-from moonshim.engine.tokens import estimate_text, estimate_tokens
-from moonshim.engine.values.conversation import Message, Reasoning, Request, Text, ToolCall, Usage
 from moonshim.errors import Problem, Refused
-from moonshim.gateway.memory.reasoning import key_space
 from moonshim.gateway.observe.record import RequestRecord
-from moonshim.store import Store, StoreUnavailable
+from moonshim.store import Store, StoreUnavailable, key_space
 
-__all__ = ["LEASE_SECONDS", "Limiter", "Used", "tokens_of"]
+__all__ = ["LEASE_SECONDS", "Limiter", "Used"]
 
 Counted: TypeAlias = Literal["requests", "tokens"]
 
@@ -153,34 +150,6 @@ class Limiter:
         return Used(before=max(0, known[1]), now=max(0, now), elapsed=elapsed)
 
 
-def tokens_of(usage: Usage | None, request: Request, answer: Message, *, whole: bool) -> int:
-    """The tokens that a response is charged: as counted by its host, with our estimate for missing counts.
-
-    `whole`: the response came to its end. For an incomplete one, the host's counts up to that point are not all.
-
-    >>> request, message = Request(model="kimi-k2.5"), Message("assistant", (Text("The quick brown fox jumps."),))
-    >>> empty = Message("assistant", ())
-    >>> tokens_of(Usage(10, 5), request, message, whole=True), tokens_of(None, request, empty, whole=True) > 0
-    (15, True)
-    """
-    read = usage.input_tokens if usage is not None else None
-    written = usage.output_tokens if usage is not None else None
-    if read is None:
-        read = estimate_tokens(request)
-    if written is None or not whole:
-        written = max(written or 0, estimate_text("\n".join(map(_describe_part, answer.parts))))
-    return read + written
-
-
-def _describe_part(part: object) -> str:
-    match part:
-        case Text(text=text) | Reasoning(text=text):
-            return text
-        case ToolCall(name=name, arguments=arguments):
-            return f"{name} {arguments}"
-    return ""
-
-
 def _counter(unit: Counted, minute: int, key: GatewayKey) -> str:
     return f"limits:{_space(key)}:{unit}:{minute}"
 
@@ -221,7 +190,7 @@ def _refusal(key: GatewayKey, unit: Counted, limit: int, used: Used) -> Refused:
         Problem(
             status=429,
             kind="rate_limit",
-            message=f"the key {key.name!r} may use {limit:,} {unit} per minute, and has; try again in {wait} s",
+            message=f"Rate limit for key {key.name!r} reached ({limit:,} {unit}/min). Please try again in {wait} s.",
             code=f"{unit}_per_minute",
             retry_after=float(wait),
         )
@@ -233,8 +202,8 @@ def _too_many_streams(key: GatewayKey) -> Refused:
         Problem(
             status=429,
             kind="rate_limit",
-            message=f"the key {key.name!r} may have {key.concurrent_streams} answers under way at once, and has; "
-            "try again when one of them is over",
+            message=f"Key {key.name!r} has reached its limit of concurrent requests ({key.concurrent_streams}). "
+            "Retry when one of them has finished.",
             code="concurrent_streams",
             # The end of a response cannot be predicted: this is soon enough to retry, and rare enough not to be a
             # burden.

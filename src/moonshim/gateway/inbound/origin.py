@@ -26,7 +26,7 @@ from msgspec import Struct
 from moonshim.config.model import Config
 from moonshim.errors import Problem, ProblemKind, Refused
 
-__all__ = ["check_origin", "cors_headers", "preflight_headers"]
+__all__ = ["check_origin", "check_own_page", "cors_headers", "is_local", "preflight_headers"]
 
 Headers: TypeAlias = Mapping[str, str]
 """Headers by lower-case name; several values of one name are joined by commas."""
@@ -53,7 +53,8 @@ _FORM_TYPES: Final = frozenset({"text/plain", "application/x-www-form-urlencoded
 """What a page may send anywhere without a preflight (a "simple" request). JSON clients never use these."""
 _TOKENS: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+(?:\s*,\s*[a-z0-9!#$%&'*+.^_`|~-]+)*", re.ASCII | re.IGNORECASE)
 _EXPOSED: Final = (
-    b"x-request-id, x-upstream-request-id, request-id, retry-after, x-moonshim-repairs, x-moonshim-lost, "
+    b"x-request-id, x-upstream-request-id, request-id, retry-after, "
+    b"x-moonshim-repairs, x-moonshim-route, x-moonshim-budget, x-moonshim-lost, "
     b"x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
     b"x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
 )
@@ -78,32 +79,58 @@ def check_origin(config: Config, headers: Headers, *, bound_to_loopback: bool) -
         _check_not_forwarded(headers)
     host = _parse_authority(headers.get("host", ""))
     if "host" in headers and host is None:
-        raise _refusal(400, "the Host header is not one host: " + _quote(headers["host"]))
+        raise _refusal(400, f"Invalid Host header: {_quote(headers['host'])}.")
     if bound_to_loopback and not config.needs_keys and not _is_loopback_name(host, config):
         raise _refusal(
             403,
-            f"the Host header says {_quote(headers.get('host', ''))}, and without keys the gateway answers only to "
-            "localhost; list other names under allowed_hosts",
+            f"Host {_quote(headers.get('host', ''))} is not allowed. Without gateway keys, only localhost is; add "
+            "other names to allowed_hosts.",
         )
     origin = headers.get("origin")
     if origin is None:
         if headers.get("sec-fetch-site", "").strip().lower() in _STRANGERS:
-            raise _refusal(403, "a web page of another origin sent this request; list its origin under allowed_origins")
+            raise _refusal(
+                403, "Requests from web pages of other origins are not allowed. Add the origin to allowed_origins."
+            )
         return
     if not _is_listed(origin, config) and not _is_same(origin, host, config):
-        raise _refusal(403, f"the web page {_quote(origin)} may not use this gateway; list it under allowed_origins")
+        raise _refusal(403, f"Origin {_quote(origin)} is not allowed. Add it to allowed_origins.")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind in _FORM_TYPES:
-        raise _refusal(415, f"a web page has to send JSON as application/json, not as {kind}")
+        raise _refusal(415, f"Web pages must send JSON as application/json, not as {kind}.")
+
+
+def check_own_page(headers: Headers) -> None:
+    """Raise `Refused` unless a browser sends this from the gateway's own page, or by hand; listed origins do not count.
+
+    For what no other page may ever read: the inspector.
+    """
+    site = headers.get("sec-fetch-site", "none").strip().lower()
+    origin, host = headers.get("origin"), _parse_authority(headers.get("host", ""))
+    asking = None if origin is None else _origin(origin)
+    foreign = origin is not None and (asking is None or host is None or host.with_default_port(asking[0]) != asking[1])
+    if foreign or site not in ("none", "same-origin"):
+        raise _refusal(403, "The inspector answers its own page only, not pages of other origins.")
+
+
+def is_local(headers: Headers) -> bool:
+    """Whether the request names this machine as its host, and no header says that it was forwarded."""
+    return _forwarding_header(headers) is None and _is_loopback_name(
+        _parse_authority(headers.get("host", "")), Config()
+    )
+
+
+def _forwarding_header(headers: Headers) -> str | None:
+    return next((name for name in headers if _FORWARDED.fullmatch(name.replace("_", "-"))), None)
 
 
 def _check_not_forwarded(headers: Headers) -> None:
-    through = next((name for name in headers if _FORWARDED.fullmatch(name.replace("_", "-"))), None)
+    through = _forwarding_header(headers)
     if through is not None:
         raise _refusal(
             403,
-            f"this request came through a proxy (it has the header {through}), and there are no keys: anybody behind "
-            "the proxy could spend yours. Make a key with `moonshim keys new NAME`",
+            f"This request came through a proxy (it has the header {through}), and no gateway keys are configured: "
+            "anyone behind the proxy could use your API keys. Create a gateway key with `moonshim keys new NAME`.",
         )
 
 
@@ -129,7 +156,7 @@ def preflight_headers(config: Config, headers: Headers) -> GuardHeaders | None:
     if method is None or origin is None:
         return None
     if not _is_listed(origin, config):
-        raise _refusal(403, f"the web page {_quote(origin)} may not use this gateway; list it under allowed_origins")
+        raise _refusal(403, f"Origin {_quote(origin)} is not allowed. Add it to allowed_origins.")
     answer = cors_headers(config, headers)
     answer += [(b"access-control-allow-methods", b"GET, POST, DELETE"), (b"access-control-max-age", b"600")]
     wanted = headers.get("access-control-request-headers", "").strip()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from moonshim.engine.hosts.errors.body import mask_secrets
+
 __all__ = ["client_name"]
 
 # The first match counts: agents also name the package that they are built on.
@@ -44,5 +46,5 @@ def client_name(user_agent: str | None) -> str:
     for part, name in _NAMES:
         if part in agent:
             return name
-    found = _WORD.match(agent)
+    found = _WORD.match(mask_secrets(user_agent or "").lower())  # a misconfigured client may send its key
     return found[0] if found is not None else "unknown"

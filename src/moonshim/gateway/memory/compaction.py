@@ -65,7 +65,7 @@ def compaction_response(body: Json, response: Json, signer: Signer) -> Json:
     summary = _text(response)
     if not summary or response.get("status") != "completed":
         raise Refused(
-            Problem(status=502, kind="server", message="The model gave no summary.", code="compaction_failed")
+            Problem(status=502, kind="server", message="The model returned no summary.", code="compaction_failed")
         )
     tail = str(response["id"]).removeprefix("resp_")
     output = [_with_new_id(item, f"msg_{tail}_{place}") for place, item in enumerate(_items(body)) if _is_users(item)]

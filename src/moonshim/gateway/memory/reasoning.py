@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from hashlib import blake2b
 
 from moonshim.engine.prepare import ParsedRequest
 from moonshim.engine.reasoning_cache import MAX_LOST_TURNS, CacheEntry, ReasoningLookup, store_key
 from moonshim.engine.values.conversation import Reasoning
 from moonshim.errors import MoonshimError
 from moonshim.gateway.observe.record import RequestRecord
-from moonshim.store import Store, StoreUnavailable
+from moonshim.store import Store, StoreUnavailable, key_space
 
-__all__ = ["ReasoningMemory", "key_space"]
-
-
-def key_space(tenant: str) -> str:
-    """A tenant's prefix in the store's keys. Its length is fixed, so that no tenant's name can reach into another's
-    keys."""
-    return blake2b(tenant.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+__all__ = ["ReasoningMemory"]
 
 
 class ReasoningMemory:

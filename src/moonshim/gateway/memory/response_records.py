@@ -18,8 +18,7 @@ from msgspec import Struct
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.gateway.inbound.call import LARGE_BYTES
 from moonshim.gateway.inbound.large_json import TooManyValues, encode_large_json, parse_large_json
-from moonshim.gateway.memory.reasoning import key_space
-from moonshim.store import Store
+from moonshim.store import Store, key_space
 
 __all__ = [
     "LARGEST_INPUT",

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from moonshim.engine.dialects.openai_responses import completed_items, continue_conversation, resolve_references
+from moonshim.engine.dialects.openai_responses.fields import check_other_fields
 from moonshim.engine.dialects.openai_responses.request import CONTINUES
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import Problem, Refused
@@ -60,14 +61,13 @@ class ResponsesState:
         As in OpenAI's API, `instructions` of earlier requests are not carried over. References to unknown reasoning
         items stay; they are dropped and reported later.
         """
+        check_other_fields(body)
         body = {key: value for key, value in body.items() if key != CONTINUES}
         previous, named = body.get("previous_response_id"), await work.run_work(_references, body.get("input"))
         if body.get("conversation") is not None:
             raise _unsupported_conversation(body["conversation"], both=previous is not None)
         if previous is None and not named:
             return body
-        if previous is not None and not isinstance(previous, str):
-            raise _refusal("previous_response_id must be a string.", param="previous_response_id")
         try:
             chain = {} if previous is None else await self._chain(tenant, previous, work)
             turns = await self._with_referenced(tenant, chain, named, work)
@@ -91,8 +91,8 @@ class ResponsesState:
             ) from None
         except ChainTooLong:
             raise _refusal(
-                f"This conversation is too long to go on from: more than {LONGEST_CHAIN} responses, or too many bytes."
-                " Compact it, or send what matters of it as input.",
+                f"The conversation is too long to continue: more than {LONGEST_CHAIN} responses, or too many bytes."
+                " Compact it, or send the relevant part as input.",
                 param="previous_response_id",
             ) from None
 
@@ -153,7 +153,7 @@ class ResponsesState:
         An item that was referenced several times is listed once.
         """
         if not 1 <= limit <= _MOST_LISTED:
-            raise _refusal(f"limit must be from 1 to {_MOST_LISTED}.", param="limit")
+            raise _refusal(f"limit must be between 1 and {_MOST_LISTED}.", param="limit")
         turn, _ = await self._find(tenant, id, work)
         try:
             chain = await self._stored.chain(tenant, turn.before[0], work) if turn.before else {}
@@ -362,8 +362,8 @@ def _unsupported_conversation(conversation: Any, *, both: bool) -> Refused:
 
 def _history_too_large(limit: int) -> Refused:
     return _refusal(
-        "This request stands for too much: with all that it goes on from and refers to, its input has more than"
-        f" {limit:,} bytes. Refer to less, compact the conversation, or send what matters of it as input.",
+        "The input is too large: including the previous responses and items that it references, it has more than"
+        f" {limit:,} bytes. Reference less, compact the conversation, or send the relevant part as input.",
         param="input",
     )
 
@@ -373,7 +373,7 @@ def _store_unavailable() -> Refused:
         Problem(
             status=503,
             kind="overloaded",
-            message="What was answered earlier cannot be read at the moment. Please try again.",
+            message="Stored responses are temporarily unavailable. Retry in a moment.",
             code="store_unavailable",
             retry_after=1.0,
         )

@@ -30,6 +30,6 @@ async def signing_secret(store: Store, config: Config) -> bytes:
         logs.event(
             "secret_not_shared",
             level="warning",
-            why="the store cannot be reached, so this process signs with a secret of its own until it is restarted",
+            why="cannot reach the store; this process uses its own signing secret until it restarts",
         )
         return made

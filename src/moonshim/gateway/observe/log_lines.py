@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final
 
-from moonshim.gateway.observe.record import RequestRecord
+from moonshim.gateway.observe.record import NO_ROUTE, RequestRecord
 from moonshim.http_server import log_lines as plain_lines
 from moonshim.http_server.log_lines import format_seconds, painter, safe
+from moonshim.usage.cost import decimal_text, money
+from moonshim.usage.record import COST_UNITS, UsageRecord
 
-__all__ = ["REQUEST", "WORDS", "fields_of", "human_line"]
+__all__ = ["REQUEST", "WORDS", "describe_repairs", "fields_of", "human_line"]
 
 REQUEST: Final = "request"
 """Event name of the line that reports a finished request."""
@@ -77,6 +80,10 @@ WORDS: Final = {
     "usage_moved": "usage",
     "usage_repeated": "usage",
     "lone_surrogate": "characters",
+    "structured_output": "schema",
+    "structured_output_invalid": "schema",
+    "answer_corrected": "asked again",
+    "forced_call_missing": "no call",
     "buffer_limit": "limit",
     "framing": "framing",
     "cut_off_frame": "framing",
@@ -86,8 +93,10 @@ WORDS: Final = {
     "not_a_chunk": "unparsed",
     "not_said": "dropped",
 }
-"""Short labels for the repairs in `docs/repairs.md`. Several rules share a label, which keeps the line short."""
+"""Short labels for the repairs in `docs/reference/repairs.md`; several rules share one, to keep lines short."""
 
+_USUAL: Final = frozenset({"usage_moved", "usage_repeated"})
+"""Repairs that hosts need in every response, because of their own format (Moonshot): no sign that anything is wrong."""
 _ALWAYS: Final = frozenset({"request_id", "client", "path", "dialect", "status", "outcome", "seconds"})
 
 
@@ -102,9 +111,11 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
         "request_id": record.request_id,
         "client": record.client,
         "key": record.key,
+        "session": record.session,
         "path": record.path,
         "dialect": record.dialect,
         "requested_model": record.requested_model,
+        "route": record.route,
         "provider": record.provider,
         "model": record.model,
         "stream": record.streamed,
@@ -117,6 +128,10 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
         "input_tokens": record.input_tokens,
         "output_tokens": record.output_tokens,
         "cached_tokens": record.cached_tokens,
+        "searches": record.searches or None,
+        "estimated": record.estimated or None,
+        "prefix_lost": record.prefix_lost,
+        **_cost_fields(record.booked),
         "repairs": record.repairs,
         "changes": record.changes,
         "store_failures": record.store_failures,
@@ -125,6 +140,13 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
     return {
         name: value for name, value in fields.items() if value or name in _ALWAYS or isinstance(value, (int, float))
     }
+
+
+def _cost_fields(booked: UsageRecord | None) -> dict[str, str]:
+    """The cost as a string with every digit, as in the usage report."""
+    if booked is None or booked.cost is None or booked.currency is None:
+        return {}
+    return {"cost": decimal_text(booked.cost), "currency": booked.currency}
 
 
 def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
@@ -153,6 +175,8 @@ def _request_line(fields: Mapping[str, Any], paint: Any) -> str:
         parts.append(f"{_short(tokens)}/{_short(output)} tok")
     if tokens and (cached := fields.get("cached_tokens")) is not None:
         parts.append(f"cache {round(100 * cached / tokens)}%")
+    if (cost := fields.get("cost")) is not None:
+        parts.append(safe(money(int(Decimal(cost) * COST_UNITS), fields.get("currency", "$"))))
     line = " ".join(parts)
     for shade, note in _notes(fields):
         line += f" · {paint(shade, safe(note))}"
@@ -162,20 +186,36 @@ def _request_line(fields: Mapping[str, Any], paint: Any) -> str:
 def _notes(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Anything out of the ordinary, each note with its colour."""
     notes: list[tuple[str, str]] = []
+    if (route := fields.get("route")) and route != NO_ROUTE:
+        notes.append(("dim", f"route {route}"))
     if fields.get("attempts", 0) > 1:
         notes.append(("yellow", f"{fields['attempts']} attempts"))
     if fields.get("outcome") == "client_gone":
         notes.append(("dim", "client gone"))
-    if repairs := fields.get("repairs"):
-        words: Counter[str] = Counter()
-        for rule, count in repairs.items():
-            words[WORDS.get(rule, rule)] += count
-        notes.append(("yellow", "mended: " + " ".join(f"{word}×{count}" for word, count in words.items())))
+    if mended := describe_repairs(fields.get("repairs") or {}):
+        notes.append(("yellow", f"mended: {mended}"))
+    if searches := fields.get("searches"):
+        notes.append(("dim", f"{searches} web search{'es' if searches > 1 else ''}"))
+    if lost := fields.get("prefix_lost"):
+        notes.append(("yellow", f"cache lost: {lost}"))
     if failures := fields.get("store_failures"):
         notes.append(("red", "store down: " + " ".join(failures)))
     if error := fields.get("error"):
         notes.append(("red", str(error)))
     return notes
+
+
+def describe_repairs(repairs: Mapping[str, int]) -> str:
+    """Counts of repairs by their labels, for people; empty if there are only usual ones.
+
+    >>> describe_repairs({"marker_call": 1, "id_missing": 2, "id_invalid": 1, "usage_moved": 2})
+    'markers×1 ids×3'
+    """
+    words: Counter[str] = Counter()
+    for rule, count in repairs.items():
+        if rule not in _USUAL:
+            words[WORDS.get(rule, rule)] += count
+    return " ".join(f"{word}×{count}" for word, count in words.items())
 
 
 def _short(number: int | None) -> str:

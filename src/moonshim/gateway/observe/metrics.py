@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from typing import Any, Final
 
 from moonshim.engine.formats import is_kimi_model, kimi_generation
 from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.record import RequestRecord
+from moonshim.usage.budgets import BudgetState
+from moonshim.usage.record import COST_UNITS, UsageRecord
 
-__all__ = ["Metrics", "model_family"]
+__all__ = ["MOST_KEYS", "Metrics", "model_family"]
 
 _DURATIONS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _FIRST_BYTES: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 60, 120, 600)
 _PROBES: Final = frozenset({"/", "/health", "/ready", "/metrics"})
 """Polled by machines every few seconds: not counted as requests."""
 _NONE: Final = "none"
+MOST_KEYS: Final = 500
 _MOST: Final = 2**53
 """Larger values are implausible, and would make a float counter lose precision."""
 
@@ -51,25 +55,46 @@ class Metrics:
 
         self._requests = counter("requests", "Finished requests", "dialect", "provider", "model", "status", "outcome")
         self._seconds = histogram(
-            "request_seconds", "From the request to the end of the response", _DURATIONS, "dialect", "provider"
+            "request_seconds",
+            "Time from the request to the end of the response, in seconds",
+            _DURATIONS,
+            "dialect",
+            "provider",
         )
         self._first_byte = histogram(
             "first_byte_seconds",
-            "From the request to the first byte of the response",
+            "Time from the request to the first byte of the response, in seconds",
             _FIRST_BYTES,
             "dialect",
             "provider",
         )
-        self._tokens = counter("tokens", "Tokens as counted by the hosts", "provider", "model", "direction")
-        self._repairs = counter("repairs", "Repairs of responses", "rule")
-        self._changes = counter("changes", "Changes of requests", "rule")
-        self._retries = counter("retries", "Attempts that failed before the host answered", "provider")
-        self._store_failures = counter("store_failures", "Store operations that failed", "operation")
-        self._reloads = counter("reloads", "Reloads of the configuration", "result")
+        self._tokens = counter("tokens", "Tokens, as reported by the providers", "provider", "model", "direction")
+        self._used_tokens = counter("usage_tokens", "Tokens as booked, including estimates", "key", "model", "kind")
+        self._cost = counter(
+            "cost", "Cost of requests whose price is known, in units of its currency", "key", "model", "currency"
+        )
+        self._unpriced = counter("cost_unknown", "Requests that used tokens whose cost is unknown", "key", "model")
+        self._routes = counter("routes", "Requests that could be routed, by the route used", "route")
+        self._repairs = counter("repairs", "Repairs made to responses", "rule")
+        self._changes = counter("changes", "Changes made to requests", "rule")
+        self._retries = counter(
+            "retries", "Attempts that failed before any of the response was sent to the client", "provider"
+        )
+        self._searches = counter("searches", "Web searches that the gateway ran", "provider", "outcome")
+        self._store_failures = counter("store_failures", "Failed store operations", "operation")
+        self._reloads = counter("reloads", "Configuration reloads", "result")
         self._open = gauge("requests_open", "Requests in progress", together="livesum")
         self._breakers = gauge(
-            "breaker_open", "1 while the circuit breaker of a provider is open", "provider", together="livemax"
+            "breaker_open", "1 while a provider's circuit breaker is open, otherwise 0", "provider", together="livemax"
         )
+        self._budgets = gauge(
+            "budget_used_ratio",
+            "Used part of a key's budgets, 1 when one is used up; the highest of several",
+            "key",
+            "period",
+            together="livemostrecent",
+        )
+        self._budget_keys: set[str] = set()
         self._open.set(0)
         self._children: dict[tuple[Any, ...], Any] = {}
         self._failed = False
@@ -104,8 +129,14 @@ class Metrics:
             ("output", record.output_tokens),
             ("cached", record.cached_tokens),
         ):
-            if tokens and 0 < tokens <= _MOST:
+            if tokens and 0 < tokens <= _MOST and not record.estimated:
                 self._child(self._tokens, provider, model, direction).inc(tokens)
+        for used, is_listed in record.booked_earlier:
+            self._count_usage(used, used.model if is_listed else model_family(used.model))
+        if record.booked is not None:
+            self._count_usage(record.booked, record.booked.model if record.is_listed else model)
+        if record.route is not None:
+            self._child(self._routes, record.route).inc()
         for rule, count in record.repairs.items():
             self._child(self._repairs, rule).inc(count)
         for rule, count in record.changes.items():
@@ -113,12 +144,48 @@ class Metrics:
         for operation in record.store_failures:
             self._child(self._store_failures, operation).inc()
 
+    def _count_usage(self, used: UsageRecord, model: str) -> None:
+        """Keys and listed models come from the configuration, so that their number is bounded."""
+        key = used.key or _NONE
+        for kind, tokens in (
+            ("input", used.input_tokens),
+            ("output", used.output_tokens),
+            ("cache_read", used.cache_read_tokens),
+            ("cache_write", used.cache_write_tokens),
+            ("reasoning", used.reasoning_tokens),
+        ):
+            if tokens and 0 < tokens <= _MOST:
+                self._child(self._used_tokens, key, model, kind).inc(tokens)
+        if used.cost is None:
+            self._child(self._unpriced, key, model).inc()
+        elif used.currency is not None:
+            self._child(self._cost, key, model, used.currency).inc(used.cost / COST_UNITS)
+
     def count_retry(self, provider: str) -> None:
         """Count a host that failed before any of its response was sent."""
         self._child(self._retries, provider).inc()
 
+    def count_search(self, provider: str, outcome: str) -> None:
+        """Count a web search: `ok`, or why it failed."""
+        self._child(self._searches, provider, outcome).inc()
+
     def set_breaker(self, provider: str, *, is_open: bool) -> None:
         self._child(self._breakers, provider).set(1 if is_open else 0)
+
+    def count_unsaved_usage(self, records: int) -> None:
+        """Count records that could not be written to the usage books when they were due."""
+        self._child(self._store_failures, "usage").inc(records)
+
+    def set_budgets(self, states: Sequence[BudgetState]) -> None:
+        """Show budgets. Only those of the first keys are shown: there may be very many."""
+        ratios: dict[tuple[str, str], float] = {}
+        for state in states:
+            place = state.counter.key, state.budget.period
+            ratios[place] = max(ratios.get(place, 0.0), state.ratio)
+        for (key, period), ratio in ratios.items():
+            if key in self._budget_keys or len(self._budget_keys) < MOST_KEYS:
+                self._budget_keys.add(key)
+                self._child(self._budgets, key, period).set(ratio)
 
     def count_reload(self, succeeded: bool) -> None:
         self._child(self._reloads, "loaded" if succeeded else "rejected").inc()

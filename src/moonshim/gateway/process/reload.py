@@ -28,7 +28,11 @@ _UNTIL_RESTART: Final = (
     "memory_bytes",
     "sqlite_bytes",
     "remember_seconds",
+    "inspector",
+    "inspector_bytes",
     "limits",
+    "usage",
+    "otel",
 )
 """Settings that a running gateway does not change, whatever a new file says."""
 MISSED_SECONDS: Final = 5.0
@@ -82,16 +86,16 @@ def lost_keys_problem(before: Config, after: Config) -> str | None:
     """Why a running gateway must not apply this file: it would admit clients that were locked out, or its keys are
     gone.
 
-    >>> lost_keys_problem(Config(require_keys=True), Config()).partition(":")[0]
-    'it no longer asks for keys'
+    >>> lost_keys_problem(Config(require_keys=True), Config()).partition(".")[0]
+    'the file no longer requires keys'
     """
     if before.needs_keys and (not after.needs_keys or before.require_keys > after.require_keys):
         return (
-            "it no longer asks for keys: restart `moonshim serve` if that is meant, or put `require_keys = true` back "
-            "under `[gateway]`"
+            "the file no longer requires keys. If this is intended, restart `moonshim serve`; otherwise set "
+            "`require_keys = true` in `[gateway]` again"
         )
     if before.keys and not after.keys and not after.keys_emptied:
-        return "all keys are gone from it: restart `moonshim serve` if that is meant, or say `keys = []` in it"
+        return "the file no longer has any keys. If this is intended, set `keys = []` in it or restart `moonshim serve`"
     return None
 
 
@@ -124,7 +128,7 @@ async def watch(
         if found[0] is None:  # briefly missing: it is being replaced
             gone += seconds
             if gone - seconds < missed <= gone:
-                logs.event("configuration_missing", level="warning", file=str(path), in_use="what it said last")
+                logs.event("configuration_missing", level="warning", file=str(path), in_use="last loaded configuration")
             continue
         gone = 0.0
         if found == known:

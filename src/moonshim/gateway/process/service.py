@@ -14,9 +14,11 @@ from moonshim.config import Config, FoundConfig, Limits, config_from_environment
 from moonshim.config.trust import record_of_trust
 from moonshim.gateway.app import build_app
 from moonshim.gateway.observe import logs
+from moonshim.gateway.outbound.regions import settle_regions
 from moonshim.gateway.process.reload import Reloader, lost_keys_problem, watch
 from moonshim.gateway.process.settings import ServeSettings, refusal
 from moonshim.gateway.state import GatewayState
+from moonshim.usage.budgets import budget_warnings
 
 __all__ = ["GatewayService", "open_service"]
 
@@ -26,19 +28,21 @@ async def open_service(
 ) -> GatewayService:
     """Build what `moonshim serve` serves, in this process. `load` provides the configuration when there is no file."""
     load = load or (lambda: _load(settings))
-    config = load()
+    config = await asyncio.to_thread(load)
     if settings.needs_keys and not config.needs_keys:  # the file has changed since `moonshim serve` was started
         config = replace(config, require_keys=True)
         logs.event(
             "configuration_rejected",
             level="error",
-            trigger="a worker started",
+            trigger="worker started",
             problem=lost_keys_problem(config, Config()),
         )
     state = await GatewayState.open(
         config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker
     )
-    for warning in warnings_of(config) if worker <= 1 else ():
+    if worker <= 1:
+        logs.event("usage_books", file="memory:" if state.ledger.path is None else str(state.ledger.path))
+    for warning in [*warnings_of(config), *budget_warnings(config)] if worker <= 1 else ():
         logs.event("configuration_warning", level="warning", problem=warning)
     return GatewayService(settings, state, config, load)
 
@@ -58,11 +62,13 @@ class GatewayService:
         self._watching: asyncio.Task[None] | None = None
         if settings.config is not None:
             trust = record_of_trust(os.environ) if settings.needs_trust else None
-            changed = watch(Path(settings.config), lambda: self._reloader.reload("the file changed"), also=trust)
+            changed = watch(Path(settings.config), lambda: self._reloader.reload("file changed"), also=trust)
             self._watching = asyncio.create_task(changed)
 
     def drain(self) -> None:
         self._state.draining = True
+        if self._state.inspector is not None:
+            self._state.inspector.stop_watching()
 
     async def reload(self) -> None:
         await self._reloader.reload("SIGHUP")
@@ -75,5 +81,7 @@ class GatewayService:
 
 def _load(settings: ServeSettings) -> Config:
     if settings.config is not None:
-        return load_found(FoundConfig(Path(settings.config), settings.needs_trust), os.environ)
-    return config_from_environment(os.environ) or Config()
+        config = load_found(FoundConfig(Path(settings.config), settings.needs_trust), os.environ)
+    else:
+        config = config_from_environment(os.environ) or Config()
+    return settle_regions(config, os.environ)

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.config import Config
+from moonshim.gateway.observe.otel import otel_problem
 from moonshim.http_server.sockets import is_loopback
 from moonshim.store import store_kind, store_problem
 
@@ -84,27 +85,26 @@ def refusal(config: Config, settings: ServeSettings) -> str | None:
     """Why this configuration must not be served with these settings; None: it may. Applies to reloads too.
 
     >>> refusal(Config(), ServeSettings(host="0.0.0.0", loopback=False)).split(":")[0]
-    '0.0.0.0 can be reached from other machines, and there are no gateway keys'
+    '0.0.0.0 is reachable from other machines, but no gateway keys are configured'
     >>> refusal(Config(), ServeSettings(workers=4)).split(":")[0]
-    '4 workers cannot share `memory'
+    '4 workers cannot share the `memory'
     """
     if not settings.loopback and not config.needs_keys and not config.open_without_keys:
-        reachable = f"{settings.host} can be reached from other machines, and"
+        reachable = f"{settings.host} is reachable from other machines, but"
         if config.source == "--demo":
             return (
-                f"{reachable} --demo serves this machine only. Leave --host out; to serve others, configure a provider "
-                "and gateway keys (docs/security.md)"
+                f"{reachable} --demo serves this machine only. Remove --host; to serve other machines, configure a "
+                "provider and gateway keys (docs/security.md)"
             )
         # A file in the current folder is found without --config, and has to stay trusted only then.
         where = f" --config {quote(settings.config)}" if settings.config and not settings.needs_trust else ""
         return (
-            f"{reachable} there are no gateway keys: anybody could spend "
-            f"your keys. Make one with `moonshim keys new NAME{where}`, or say `open_without_keys = true` in the "
-            "configuration"
+            f"{reachable} no gateway keys are configured: anyone could use your API keys. Create a gateway key with "
+            f"`moonshim keys new NAME{where}`, or set `open_without_keys = true` in the configuration"
         )
     if settings.workers > 1 and store_kind(config.store) == "memory":
         return (
-            f"{settings.workers} workers cannot share `memory:`: each would forget what the others remember. Say "
+            f"{settings.workers} workers cannot share the `memory:` store, which is separate in each process. Set "
             'store = "sqlite:PATH" or "redis://…" in the configuration, or set MOONSHIM_STORE'
         )
     return None
@@ -112,7 +112,7 @@ def refusal(config: Config, settings: ServeSettings) -> str | None:
 
 def startup_problems(config: Config, settings: ServeSettings) -> list[str]:
     """Every reason why `moonshim serve` would not start with this configuration. Creates nothing to find out."""
-    found = [refusal(config, settings), store_problem(config.store)]
+    found = [refusal(config, settings), store_problem(config.store), otel_problem(config.otel)]
     if settings.log_dir is not None:
         found.append(_folder_problem(Path(settings.log_dir)))
     return [problem for problem in found if problem is not None]
@@ -122,4 +122,4 @@ def _folder_problem(folder: Path) -> str | None:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir():
         return f"log_dir {folder}: {there} is not a folder"
-    return None if os.access(there, os.W_OK | os.X_OK) else f"log_dir {folder}: no permission to write to {there}"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"log_dir {folder}: no write permission for {there}"

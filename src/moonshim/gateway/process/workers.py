@@ -106,7 +106,7 @@ class _Supervisor:
             announcing.cancel()
             terminal.close()
         if self._failed:
-            raise WorkersFailed("the workers could not start; the lines above say why")
+            raise WorkersFailed("the workers could not start; see the log lines above")
         return max(codes)
 
     # -- signals ---------------------------------------------------------------------
