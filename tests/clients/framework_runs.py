@@ -118,14 +118,14 @@ def _problems(worker: _Worker, way: Way, case: Case, server: Simulator, url: str
     if "error" in result:
         yield result["error"][:300]
     elif lost := sum(word not in answer for word in words):
-        yield f"{lost} of {len(words)} results are missing in the answer: {answer[:80]!r}"
+        yield f"{lost} of {len(words)} results are missing from the answer: {answer[:80]!r}"
     if "<|" in answer:
         yield f"a marker reached the user: {answer[:200]!r}"
     ran = (folder / "ran.txt").read_text().splitlines() if (folder / "ran.txt").exists() else []
     if sorted(call.removeprefix("cat ") for call in ran) != sorted(FILES):
-        yield f"the tools ran as {ran}"
+        yield f"unexpected tool runs: {ran}"
     if server.refusals:
-        yield f"refused, {len(server.refusals)} of {len(server.requests)} requests: {server.refusals[0].problem}"
+        yield f"{len(server.refusals)} of {len(server.requests)} requests refused: {server.refusals[0].problem}"
 
 
 class _Worker:
@@ -185,6 +185,6 @@ class _Worker:
             return msgspec.json.decode(line, type=dict[str, str])
         self.close()
         if time.monotonic() - began >= limit:
-            return {"error": f"it was stopped after {limit:.0f} s"}
+            return {"error": f"timed out after {limit:.0f} s"}
         last = [line for line in (self._folder / "stderr").read_text(errors="replace").splitlines() if line.strip()]
-        return {"error": f"it ended: {last[-1] if last else ''}"}
+        return {"error": f"exited: {last[-1] if last else ''}"}

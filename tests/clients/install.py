@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from tests.clients.client import Client
+from tests.clients.launch.launched import Launched
 
 __all__ = [
     "FOLDER",
@@ -22,7 +23,9 @@ __all__ = [
     "find_node",
     "install",
     "install_framework",
+    "install_launched",
     "version_of",
+    "version_of_launched",
 ]
 
 ROOT: Final = Path(__file__).parents[2]
@@ -79,7 +82,7 @@ def find_node() -> Node:
     node = _node_from_npm(npm, own) if npm and own else _node_from_pypi()
     told = _run(["node", "--version"], FOLDER, {"PATH": node.path}).strip()
     if not told.startswith("v22."):
-        raise CannotInstall(f"Node 22 is needed, and this is {told}")
+        raise CannotInstall(f"Node 22 is required, found {told}")
     return node
 
 
@@ -106,6 +109,19 @@ def install(client: Client, node: Node) -> Path:
     folder = FOLDER / client.folder
     node.add(folder, client.packages, scripts=client.needs_scripts)
     return folder
+
+
+def install_launched(client: Launched, node: Node) -> str:
+    """The PATH on which a client is that `moonshim launch` starts."""
+    if client.on_pypi:
+        return os.pathsep.join([str(install_framework(client.folder).parent), node.path])
+    folder = FOLDER / client.folder
+    node.add(folder, (client.package,), scripts=client.needs_scripts)
+    return os.pathsep.join([str(folder / "node_modules" / ".bin"), node.path])
+
+
+def version_of_launched(client: Launched) -> str:
+    return FRAMEWORKS_PINNED[client.folder][client.package] if client.on_pypi else PINNED[client.package]
 
 
 def version_of(client: Client) -> str:
@@ -147,5 +163,5 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
         raise CannotInstall(str(error)) from error
     if done.returncode:
         last = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()][-6:]
-        raise CannotInstall(f"{Path(command[0]).name} ended with code {done.returncode}: {' / '.join(last)}")
+        raise CannotInstall(f"{Path(command[0]).name} exited with code {done.returncode}: {' / '.join(last)}")
     return done.stdout

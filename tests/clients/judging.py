@@ -44,13 +44,13 @@ def noticed_by_the_user(client: Client, ended: Ended, words: Sequence[str]) -> I
     except msgspec.MsgspecError:
         answer = ended.printed
     if ended.code is None:
-        yield f"it was stopped after {ended.seconds:.0f} s"
+        yield f"timed out after {ended.seconds:.0f} s"
     elif ended.code:
-        yield f"it ended with code {ended.code}: {_complaint(answer, ended.complained)[:200]}"
+        yield f"exited with code {ended.code}: {_complaint(answer, ended.complained)[:200]}"
     if marker := _MARKER.search(ended.printed):
         yield f"{marker[0]} reached the user"
     if lost := sum(word not in answer for word in words):
-        yield f"{lost} of {len(words)} results are missing in the answer: {answer[:80]!r}"
+        yield f"{lost} of {len(words)} results are missing from the answer: {answer[:80]!r}"
 
 
 def _complaint(answer: str, complained: str) -> str:
@@ -63,7 +63,7 @@ def _complaint(answer: str, complained: str) -> str:
 def noticed_by_the_host(requests: Sequence[RecordedRequest], times: int) -> Iterator[str]:
     """`times`: how often the tool ran that must run once."""
     if refused := [seen for seen in requests if seen.problem is not None]:
-        yield f"refused, {len(refused)} of {len(requests)} requests: {refused[0].problem}"
+        yield f"{len(refused)} of {len(requests)} requests refused: {refused[0].problem}"
     if times != 1:
         yield f"the tool ran {times} times"
     if len(_rounds(requests)) < 2:
@@ -76,7 +76,7 @@ def said_otherwise(requests: Sequence[RecordedRequest]) -> Iterator[str]:
     for number, (before, after) in enumerate(itertools.pairwise(bodies), 2):
         begun = after["messages"][: len(before["messages"])]
         if (before["tools"], before.get("system"), before["messages"]) != (after["tools"], after.get("system"), begun):
-            yield f"request {number} does not begin as the one before it"
+            yield f"request {number} does not start with the previous request"
 
 
 def _without_cache_marks(value: Any) -> Any:

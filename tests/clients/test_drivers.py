@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from moonshim.launch.clients import CLIENTS as LAUNCHABLE
 from moonshim.simulator.http.recorded import RecordedRequest
 from moonshim.simulator.model.scenario_file import parse_scenario
 from moonshim.simulator.request import OfferedTool, SimRequest, SimTurn
@@ -17,8 +18,10 @@ from tests.clients.client import Client, Place
 from tests.clients.every_client import CLIENTS
 from tests.clients.framework import FRAMEWORK_CASES, FRAMEWORKS, Framework
 from tests.clients.framework_runs import FILES, Finder
-from tests.clients.install import FRAMEWORKS_PINNED, PINNED
+from tests.clients.install import FRAMEWORKS_PINNED, PINNED, version_of_launched
 from tests.clients.judging import Ended, noticed_by_the_host, noticed_by_the_user, said_otherwise
+from tests.clients.launch.every_launched import LAUNCHED
+from tests.clients.launch.launched import CLOSED, OTHER, Launched, UserFiles
 from tests.clients.scenario import scenario_for
 
 QUESTION = SimRequest(wire="openai_chat", model="kimi-k2.5", generation="k2.5", turns=(), tools=(OfferedTool("Bash"),))
@@ -91,10 +94,10 @@ def test_the_scenario_of_a_client_can_be_played(client: Client) -> None:
     ("one", "problems"),
     [
         (ended("It says pear and plum."), []),
-        (ended("It says pear."), ["1 of 2 results are missing in the answer: 'It says pear.'"]),
+        (ended("It says pear."), ["1 of 2 results are missing from the answer: 'It says pear.'"]),
         (ended("pear plum <|tool_call_begin|>"), ["<|tool_call_begin|> reached the user"]),
-        (ended("pear plum", code=3), ["it ended with code 3: pear plum"]),
-        (ended("pear plum", code=None), ["it was stopped after 1 s"]),
+        (ended("pear plum", code=3), ["exited with code 3: pear plum"]),
+        (ended("pear plum", code=None), ["timed out after 1 s"]),
     ],
 )
 def test_what_a_user_would_notice_is_told(one: Ended, problems: list[str]) -> None:
@@ -108,7 +111,7 @@ def test_what_a_user_would_notice_is_told(one: Ended, problems: list[str]) -> No
         ([seen(), seen()], 1, []),
         ([seen(), seen()], 2, ["the tool ran 2 times"]),
         ([seen()], 0, ["the tool ran 0 times", "there were 1 rounds"]),
-        ([seen(), seen(problem="no")], 1, ["refused, 1 of 2 requests: no"]),
+        ([seen(), seen(problem="no")], 1, ["1 of 2 requests refused: no"]),
     ],
 )
 def test_what_the_host_noticed_is_told(requests: list[RecordedRequest], times: int, problems: list[str]) -> None:
@@ -122,5 +125,21 @@ def test_a_history_that_changes_between_two_requests_is_told() -> None:
     first, same = seen(tools=[], messages=[marked]), seen(tools=[], messages=[plain, other])
     assert list(said_otherwise([first, same])) == []
     assert list(said_otherwise([first, seen(tools=[], messages=[other])])) == [
-        "request 2 does not begin as the one before it"
+        "request 2 does not start with the previous request"
     ]
+
+
+@pytest.mark.parametrize("client", LAUNCHED, ids=lambda client: client.name)
+def test_a_client_to_launch_is_pinned_and_its_user_has_other_settings(client: Launched, tmp_path: Path) -> None:
+    user = UserFiles(home=tmp_path / "home", work=tmp_path / "work", server=("python", "server.py"))
+    settings = "\n".join(client.settings(user).values())
+    assert client.name in LAUNCHABLE
+    assert version_of_launched(client)
+    assert OTHER in settings
+    assert CLOSED in settings
+    assert ("server.py" in settings + "\n".join(client.state(user).values())) == client.has_mcp
+    assert "A prompt." in client.once("A prompt.")
+
+
+def test_every_client_that_can_be_launched_is_tested_but_crush() -> None:
+    assert {client.name for client in LAUNCHED} == set(LAUNCHABLE) - {"crush"}  # downloads its program from elsewhere

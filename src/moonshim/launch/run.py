@@ -1,0 +1,141 @@
+"""A client and options -> the client running against a gateway, or one sentence that says why not."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from moonshim.launch.foreground import run_foreground
+from moonshim.launch.gateway import GatewayAccess, open_gateway
+from moonshim.launch.overlay import overlay_folder, write_files
+from moonshim.launch.plan import CannotLaunch, Client, ClientPlan, LaunchContext, ModelInfo
+
+__all__ = ["LaunchOptions", "NotInstalled", "environment_for", "launch", "prepared"]
+
+_LOG: Final = "gateway.log"
+_TAIL: Final = 5
+
+
+class NotInstalled(CannotLaunch):
+    """The client is not on the PATH."""
+
+    code = "client_not_installed"
+
+
+class LaunchOptions(Struct, frozen=True, kw_only=True):
+    """The options of `moonshim launch`."""
+
+    model: str | None = None
+    small_model: str | None = None
+    provider: str | None = None
+    config: str | None = None
+    demo: bool = False
+    check: bool = True
+    keep_gateway: bool = False
+
+
+def launch(
+    client: Client,
+    options: LaunchOptions,
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    note: Callable[[str], None],
+) -> int:
+    """Run the client to its end; its exit code, negative if a signal ended it. Raises `MoonshimError`.
+
+    `note` gets a line for the user before the client starts.
+    """
+    program = shutil.which(client.program, path=environ.get("PATH"))
+    if program is None:
+        raise NotInstalled(f"{client.title} is not installed. Install it with: {client.install}")
+    with prepared(client, options, environ) as (context, plan, gateway):
+        if gateway.was_running and not options.demo:
+            note(f"using the running gateway at {gateway}; --config FILE starts another one")
+        if options.check and not options.demo and (problem := gateway.check(context.model.id, client.agent)):
+            raise CannotLaunch(
+                f"The test request for {context.model.id} failed: {problem}\n"
+                f"To start {client.title} without a test, pass --no-check."
+            )
+        write_files(context.folder, plan.files)
+        code = run_foreground([program, *plan.arguments, *arguments], environment_for(plan, environ))
+        if gateway.exit_code is not None:
+            raise CannotLaunch(f"The gateway ended before the client. Its last log lines:\n{gateway.last_lines(_TAIL)}")
+        return code
+
+
+@contextmanager
+def prepared(
+    client: Client, options: LaunchOptions, environ: Mapping[str, str]
+) -> Iterator[tuple[LaunchContext, ClientPlan, GatewayAccess]]:
+    """The gateway, and the settings of the client for it."""
+    serve = [] if options.config is None else ["--config", options.config]
+    reuse, keep = options.config is None, options.keep_gateway
+    with overlay_folder(environ) as folder:
+        # The log of a gateway that stays must not be removed with the folder.
+        log = folder.with_name(_LOG) if keep else folder / _LOG
+        with open_gateway(serve, environ, log, demo=options.demo, reuse=reuse, keep=keep) as gateway:
+            context = _context(gateway, options, folder, environ)
+            yield context, client.plan(context), gateway
+
+
+def _context(gateway: GatewayAccess, options: LaunchOptions, folder: Path, environ: Mapping[str, str]) -> LaunchContext:
+    models = gateway.models()
+
+    def choose(wanted: str | None) -> ModelInfo:
+        chosen = _choose(gateway, models, wanted, options.provider)
+        return chosen if chosen in models else gateway.model(chosen.id)
+
+    model, small = _defaults(gateway, options, choose)
+    return LaunchContext(
+        url=gateway.url,
+        key=gateway.key,
+        model=model,
+        small_model=small,
+        models=models,
+        session=str(uuid.uuid4()),
+        folder=folder,
+        environ=environ,
+    )
+
+
+def _defaults(
+    gateway: GatewayAccess, options: LaunchOptions, choose: Callable[[str | None], ModelInfo]
+) -> tuple[ModelInfo, ModelInfo]:
+    """The main and the small model. Where the options name none, those that the gateway's aliases and routes name."""
+    wanted = choose(options.small_model) if options.small_model else None
+    if options.model is None and options.provider is None and (routed := gateway.routed_models()) is not None:
+        return routed[0], wanted or routed[1]
+    model = choose(options.model or gateway.default_model())
+    if wanted is None and options.provider is None and (name := gateway.default_small_model()) is not None:
+        wanted = choose(name)
+    return model, wanted or model
+
+
+def environment_for(plan: ClientPlan, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the client: the user's own, with the plan's changes."""
+    return {name: value for name, value in environ.items() if name not in plan.unset} | plan.env
+
+
+def _choose(gateway: GatewayAccess, models: Sequence[ModelInfo], wanted: str | None, provider: str | None) -> ModelInfo:
+    """The model of that name, or the first one if None; at that provider if one is named."""
+    if provider is not None:
+        models = [model for model in models if model.provider == provider]
+        if not models:
+            raise CannotLaunch(f"The gateway at {gateway} lists no model of a provider called {provider}.")
+    if wanted is None:
+        if not models:
+            raise CannotLaunch(
+                f"The gateway at {gateway} lists no model. Name one with --model, or use another file with --config."
+            )
+        return models[0]
+    for model in models:
+        if wanted in (model.id, f"{model.provider}/{model.id}"):
+            return model
+    # Not every name that works is listed: a pattern such as kimi-* matches any number of them.
+    return ModelInfo(wanted if provider is None or "/" in wanted else f"{provider}/{wanted}")
