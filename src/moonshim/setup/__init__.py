@@ -1,0 +1,1 @@
+"""Answers, flags or the file of another gateway -> a new configuration file."""

@@ -1,0 +1,124 @@
+"""Which host, key and models to use -> a configuration document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from moonshim.config.endpoints import is_loopback
+from moonshim.config.environment import CLIENTS_OWN, KNOWN_HOSTS, KnownHost, config_from_environment
+from moonshim.config.model import Secret
+from moonshim.engine.hosts.detect import host_of
+from moonshim.setup.document import Document
+
+__all__ = ["HOSTS_BY_NAME", "SMALL", "KeyChoice", "ProviderChoice", "SetupAnswers", "document_of"]
+
+HOSTS_BY_NAME: Final = {host.name: host for host in KNOWN_HOSTS}
+SMALL: Final = "claude-*haiku*"
+"""What Claude Code requests for titles and summaries. A longer pattern takes precedence over `claude-*`."""
+_GENERIC: Final = "generic"
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class ProviderChoice(Struct, frozen=True, kw_only=True):
+    """A known host, or any server and the host profile for it."""
+
+    url: str
+    known: KnownHost | None = None
+    profile: str | None = None
+    regions: tuple[str, ...] = ()
+    """Addresses that the key may belong to, as long as that is not known; `url` is the default one of them."""
+
+    @classmethod
+    def of_known(cls, name: str, environ: Mapping[str, str]) -> ProviderChoice:
+        """A known host, at the address that the environment sets for it, or else its own."""
+        host = HOSTS_BY_NAME[name]
+        own = environ.get(host.address_variable, "").strip()
+        return cls(url=own or host.api_base_url, known=host, regions=() if own else host.regions)
+
+    @property
+    def name(self) -> str:
+        if self.known is not None:
+            return self.known.name
+        host = host_of(self.url)
+        if self.profile or host != _GENERIC:
+            return self.profile or host.removesuffix("-anthropic")
+        if is_loopback(self.url):
+            return "local"
+        return _NOT_IN_NAMES.sub("-", urlsplit(self.url).hostname or "host")
+
+    def model_id(self, model: str) -> str:
+        """The host's name of a model: without the provider's name, and in the host's spelling."""
+        plain = model.strip().removeprefix(f"{self.name}/")
+        return plain if self.known is None else self.known.spellings.get(plain, plain)
+
+
+class KeyChoice(Struct, frozen=True):
+    """Where the key is: in an environment variable (recommended) or in the file. Neither: no key is needed."""
+
+    variable: str | None = None
+    literal: Secret | None = None
+
+    def fields(self) -> dict[str, str]:
+        if self.variable is not None:
+            return {"api_key_env": self.variable}
+        return {} if self.literal is None else {"api_key": self.literal.reveal().replace("$", "$$")}
+
+    def value(self, environ: Mapping[str, str]) -> Secret | None:
+        """The key itself; None: there is none, or its variable is not set."""
+        if self.variable is None:
+            return self.literal
+        text = environ.get(self.variable, "").strip()
+        return Secret(text) if text else None
+
+
+class SetupAnswers(Struct, frozen=True, kw_only=True):
+    """Everything that a first configuration needs."""
+
+    provider: ProviderChoice
+    key: KeyChoice
+    model: str | None = None
+    """For Claude Code and Codex; None: not known yet."""
+    aliases: dict[str, str] = {}
+    """Further names, and other models for the names above."""
+
+
+def document_of(answers: SetupAnswers) -> Document:
+    """The configuration.
+
+    >>> host = ProviderChoice.of_known("nvidia", {})
+    >>> answers = SetupAnswers(provider=host, key=KeyChoice("NVIDIA_API_KEY"), model="kimi-k3")
+    >>> document_of(answers)["aliases"]["claude-*"]
+    'nvidia/moonshotai/kimi-k3'
+    """
+    choice = answers.provider
+    provider: dict[str, Any] = {"name": choice.name, "api_base_url": choice.url}
+    aliases: dict[str, str] = {}
+    listed: tuple[str, ...] = ()
+    profile, takes_any = choice.profile if host_of(choice.url) == _GENERIC else None, False
+    if choice.known is not None:
+        # What `serve` would use without a file, so that a file changes nothing but what was chosen.
+        usual = config_from_environment({choice.known.variable: "key", choice.known.address_variable: choice.url})
+        assert usual is not None
+        listed, profile = usual.providers[0].models, usual.providers[0].host
+        takes_any = not listed
+        aliases = {name: targets[0] for name, targets in usual.aliases.items()}
+    if answers.model is not None:
+        aliases |= dict.fromkeys(
+            (*CLIENTS_OWN, *(name for name in aliases if "*" in name)), _target(choice, answers.model)
+        )
+    aliases |= {name: _target(choice, model) for name, model in answers.aliases.items()}
+    provider |= {"host": profile} if profile is not None else {}
+    provider |= answers.key.fields()
+    chosen = [choice.model_id(model) for model in (answers.model, *answers.aliases.values()) if model]
+    if chosen and not takes_any:
+        provider["models"] = list(dict.fromkeys([*listed, *chosen]))
+    return {"providers": [provider], "aliases": aliases}
+
+
+def _target(choice: ProviderChoice, model: str) -> str:
+    return f"{choice.name}/{choice.model_id(model)}"
