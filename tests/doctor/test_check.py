@@ -5,157 +5,41 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final
+from typing import Any
 
 import pytest
 import trustme
 
-from moonshim.config import Config, KeySource, ProviderConfig, Secret, TransformerUse, endpoint_of
-from moonshim.doctor.check import Finding, ProviderReport, check_providers
-from moonshim.doctor.report import advice, verdict
-from tests.support.gateway.hosts import Host, HostRequest, Peer, Script, run, whole
-
-KEY: Final = "a-key-that-looks-like-nothing"
-MODEL: Final = "kimi-k2.5"
-SENTENCE: Final = "It rains in Paris."
-ARGUMENTS: Final = '{"city":"Paris"}'
-MARKERS: Final = (
-    "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>"
-    f"{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>"
+from moonshim.config import Config, KeySource, Secret, TransformerUse, endpoint_of
+from moonshim.doctor.check import check_providers
+from moonshim.doctor.findings import ProviderReport
+from moonshim.doctor.report import advice, figures, verdict
+from moonshim.simulator import Simulator
+from tests.doctor.checking import (
+    ARGUMENTS,
+    EMPTY,
+    KEY,
+    MARKERS,
+    MODEL,
+    NOT_FOUND,
+    PAGE,
+    SENTENCE,
+    advised,
+    chat_host,
+    chat_stream,
+    check,
+    checked,
+    error,
+    events,
+    finding,
+    messages_host,
+    messages_stream,
+    native_call,
+    provider_at,
+    says,
+    wrong,
 )
-PAGE: Final = b"<!DOCTYPE html><html><head><title>Welcome</title></head><body>Hello</body></html>"
-Json = dict[str, Any]
-
-
-# --- hosts ------------------------------------------------------------------------------------------------------
-
-
-def chat_stream(*deltas: Json, finish: str = "stop", usage: bool = True) -> bytes:
-    frame: Json = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": MODEL}
-    chunks: list[Json] = [frame | {"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
-    chunks.append(frame | {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
-    if usage:
-        chunks.append(frame | {"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
-    return b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
-
-
-def native_call(call_id: str = "functions.get_weather:0", arguments: str = ARGUMENTS, **said: Any) -> bytes:
-    function = {"name": "get_weather", "arguments": arguments}
-    entry = {"index": 0, "id": call_id, "type": "function", "function": function}
-    return chat_stream({"role": "assistant", **said}, {"tool_calls": [entry]}, finish="tool_calls")
-
-
-def messages_stream(*blocks: tuple[Json, Json], finish: str) -> bytes:
-    usage = {"input_tokens": 90, "output_tokens": 9}
-    message = {"id": "m", "type": "message", "role": "assistant", "model": MODEL, "content": [], "usage": usage}
-    events: list[Json] = [{"type": "message_start", "message": message}]
-    for index, (block, delta) in enumerate(blocks):
-        events.append({"type": "content_block_start", "index": index, "content_block": block})
-        events.append({"type": "content_block_delta", "index": index, "delta": delta})
-        events.append({"type": "content_block_stop", "index": index})
-    events.append({"type": "message_delta", "delta": {"stop_reason": finish, "stop_sequence": None}, "usage": usage})
-    events.append({"type": "message_stop"})
-    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
-
-
-def events(stream: bytes) -> bytes:
-    return whole(stream, headers=("content-type: text/event-stream",))
-
-
-def error(status: str, message: str, kind: str = "invalid_request_error") -> bytes:
-    return whole(json.dumps({"error": {"message": message, "type": kind}}).encode(), status=status)
-
-
-NOT_FOUND: Final = whole(b'{"error":"url.not_found","message":"no such path"}', status="404 Not Found")
-EMPTY: Final = error("400 Bad Request", "model is required")
-MODELS: Final = whole(json.dumps({"data": [{"id": "kimi-k2.5"}, {"id": "kimi-k3"}, {"id": "glm-5"}]}).encode())
-
-
-def chat_host(
-    first: bytes | None = None, second: bytes | None = None, *, models: bytes = MODELS, path: str = "/v1"
-) -> Script:
-    """Chat under a path: what it says at first, and what behind a result."""
-
-    async def script(peer: Peer, asked: HostRequest) -> None:
-        if (asked.method, asked.path) == ("GET", f"{path}/models"):
-            await peer.send(models)
-        elif (asked.method, asked.path) != ("POST", f"{path}/chat/completions"):
-            await peer.send(NOT_FOUND)
-        elif not (body := json.loads(asked.body)):
-            await peer.send(EMPTY)
-        elif body["messages"][-1]["role"] == "tool":
-            await peer.send(second or events(chat_stream({"content": SENTENCE})))
-        else:
-            await peer.send(first or events(native_call()))
-
-    return script
-
-
-async def messages_host(peer: Peer, asked: HostRequest) -> None:
-    """Messages, under the path of Moonshot."""
-    if asked.path != "/anthropic/v1/messages":
-        await peer.send(NOT_FOUND)
-    elif not (body := json.loads(asked.body)):
-        await peer.send(EMPTY)
-    elif isinstance(body["messages"][-1]["content"], list) and body["messages"][-1]["content"][0]["type"] != "text":
-        text = {"type": "text", "text": ""}, {"type": "text_delta", "text": SENTENCE}
-        await peer.send(events(messages_stream(text, finish="end_turn")))
-    else:
-        thought = {"type": "thinking", "thinking": ""}, {"type": "thinking_delta", "thinking": "A tool."}
-        call = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {}}
-        piece = {"type": "input_json_delta", "partial_json": ARGUMENTS}
-        await peer.send(events(messages_stream(thought, (call, piece), finish="tool_use")))
-
-
-def says(answer: bytes) -> Script:
-    async def script(peer: Peer, asked: HostRequest) -> None:
-        await peer.send(answer)
-
-    return script
-
-
-# --- checking ---------------------------------------------------------------------------------------------------
-
-
-def provider_at(url: str, **given: Any) -> ProviderConfig:
-    fields: Json = {"name": "host", "api_base_url": f"{url}/v1", "models": (MODEL,), "keys": (Secret(KEY),)}
-    fields["key_sources"] = (KeySource("SOME_API_KEY"),)
-    return ProviderConfig(**(fields | given))
-
-
-async def check(*providers: ProviderConfig, **given: Any) -> list[ProviderReport]:
-    found = [report async for report in check_providers(Config(providers=providers), **({"seconds": 5.0} | given))]
-    assert KEY not in repr(found)
-    return found
-
-
-def checked(
-    script: Script, *, seconds: float = 5.0, model: str | None = None, base: str = "/v1", **given: Any
-) -> ProviderReport:
-    """The report on one host that follows a script."""
-
-    async def ask() -> ProviderReport:
-        async with Host(script) as host:
-            provider = provider_at(host.url, api_base_url=host.url + base, **given)
-            return (await check(provider, seconds=seconds, model=model))[0]
-
-    return run(ask())
-
-
-def finding(report: ProviderReport, topic: str) -> Finding:
-    [found] = [one for one in report.findings if one.topic == topic]
-    return found
-
-
-def advised(report: ProviderReport, topic: str) -> str:
-    return advice(finding(report, topic)) or ""
-
-
-def wrong(report: ProviderReport) -> list[str]:
-    assert report.right == (not any(one.state == "wrong" for one in report.findings))
-    assert all((advice(one) is not None) == (one.state == "wrong") for one in report.findings), "what to do next"
-    return [one.topic for one in report.findings if one.state == "wrong"]
-
+from tests.support.gateway.hosts import Host, HostRequest, Peer, Script, run, whole
 
 # --- all is right -----------------------------------------------------------------------------------------------
 
@@ -163,12 +47,20 @@ def wrong(report: ProviderReport) -> list[str]:
 def test_a_good_host_is_right_and_nothing_had_to_be_mended() -> None:
     report = checked(chat_host())
     assert wrong(report) == []
-    assert verdict(report) == "key, address, model and dialect are right; nothing to mend"
+    assert verdict(report) == "key, address, model and dialect are correct; no repairs needed"
     assert (report.call, report.call_id, report.repairs) == ("native", "functions.get_weather:0", {})
     assert [one.topic for one in report.findings if one.state == "right"] == [
         "address", "key", "model", "dialect", "call", "answer",
     ]  # fmt: skip
     assert "SOME_API_KEY" in finding(report, "key").said
+
+
+def test_the_format_of_moonshot_is_not_shown_as_repairs() -> None:
+    with Simulator().running() as host:
+        (report,) = run(check(provider_at(host.url, host="moonshot", models=("kimi-k3",))))
+    assert report.repairs == {"usage_moved": 2, "usage_repeated": 2}
+    assert verdict(report) == "key, address, model and dialect are correct; no repairs needed"
+    assert dict(figures(report))["repairs"] == "none"
 
 
 def test_tokens_of_both_requests_are_counted_and_the_first_is_timed() -> None:
@@ -183,11 +75,11 @@ def test_markers_and_identifiers_that_were_mended_are_told_in_words() -> None:
     assert wrong(report) == []
     assert report.call == "markers"
     assert "marker_call" in report.repairs
-    assert "mended: markers×1" in verdict(report)
+    assert "repairs: markers×1" in verdict(report)
     rewritten = checked(chat_host(events(native_call("call_17"))))
     assert rewritten.call_id == "functions.get_weather:0"
     assert "ids×1" in verdict(rewritten)
-    assert "its id became functions.get_weather:0" in finding(rewritten, "call").said
+    assert "id rewritten to functions.get_weather:0" in finding(rewritten, "call").said
 
 
 def test_a_host_that_never_streams_is_right_too() -> None:
@@ -207,7 +99,7 @@ def test_a_messages_host_is_asked_in_messages() -> None:
     assert wrong(report) == []
     assert report.call_id is not None
     assert (report.input_tokens, report.output_tokens) == (180, 18)
-    assert "given back" in finding(report, "reasoning").said
+    assert "sent back" in finding(report, "reasoning").said
 
 
 def test_reasoning_is_given_back_to_a_host_that_insists_on_it() -> None:
@@ -225,13 +117,13 @@ def test_reasoning_is_given_back_to_a_host_that_insists_on_it() -> None:
 
     report = checked(script, host="moonshot")
     assert wrong(report) == []
-    assert finding(report, "reasoning").said == "18 characters came, and were given back"
+    assert finding(report, "reasoning").said == "18 characters received, and sent back"
 
 
 def test_a_server_of_ones_own_needs_no_key() -> None:
     report = checked(chat_host(), keys=(), key_sources=())
     assert wrong(report) == []
-    assert finding(report, "key").said == "none is configured, and none is asked for"
+    assert finding(report, "key").said == "none configured, and none needed"
 
 
 # --- the address ------------------------------------------------------------------------------------------------
@@ -243,7 +135,7 @@ def test_a_refused_connection_is_an_address_that_is_wrong() -> None:
         [report] = run(check(provider_at(f"http://127.0.0.1:{free.getsockname()[1]}")))
     assert wrong(report) == ["address"]
     assert "connection refused" in verdict(report)
-    assert advised(report, "address") == "start the server, or put its port right in api_base_url"
+    assert advised(report, "address") == "start the server, or correct the port in api_base_url"
 
 
 def test_a_host_that_no_name_server_knows_is_an_address_that_is_wrong() -> None:
@@ -305,6 +197,17 @@ def test_a_host_that_never_ends_is_not_waited_for() -> None:
     assert wrong(report) == ["answer"]
 
 
+def test_a_connection_that_the_host_closes_does_not_need_a_longer_timeout() -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
+        await peer.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 900\r\n\r\ndata: {")
+        peer.reset()
+
+    report = checked(script)
+    assert wrong(report) == ["answer"]
+    assert finding(report, "answer").cause == "connection_closed"
+    assert "log of the host" in advised(report, "answer")
+
+
 def test_a_wrong_path_leads_to_the_right_one() -> None:
     report = checked(chat_host(), base="/wrong/v1")
     assert wrong(report) == ["address"]
@@ -317,7 +220,7 @@ def test_a_wrong_path_leads_to_the_right_one() -> None:
 def test_a_web_server_is_no_api(answer: bytes) -> None:
     report = checked(says(answer))
     assert wrong(report) == ["address"]
-    assert "no Chat is spoken" in verdict(report)
+    assert "no Chat Completions API at" in verdict(report)
 
 
 @pytest.mark.parametrize("status", ["403 Forbidden", "502 Bad Gateway"])
@@ -325,6 +228,18 @@ def test_a_page_before_the_host_is_not_blamed_on_the_key(status: str) -> None:
     report = checked(says(whole(PAGE, status=status, headers=("content-type: text/html",))))
     assert wrong(report) == ["answer"]
     assert "firewall" in advised(report, "answer")
+
+
+def test_a_page_instead_of_one_response_says_nothing_about_the_dialect() -> None:
+    chat = chat_host(whole(PAGE, headers=("content-type: text/html",)))
+
+    async def script(peer: Peer, asked: HostRequest) -> None:
+        await (peer.send(EMPTY) if asked.path == "/v1/messages" else chat(peer, asked))
+
+    report = checked(script)
+    assert wrong(report) == ["answer"]
+    assert finding(report, "answer").said == "the host returned a web page (title: Welcome), not an API response"
+    assert "check api_base_url, and any proxy" in advised(report, "answer")
 
 
 def test_a_redirect_is_told_and_not_followed() -> None:
@@ -384,10 +299,9 @@ def test_the_advice_works() -> None:
 @pytest.mark.parametrize(
     ("status", "kind", "word"),
     [
-        ("401 Unauthorized", "invalid_authentication_error", "a key of this very host"),
-        ("403 Forbidden", "permission_denied_error", "does not let it do this"),
-        ("403 Forbidden", "access_terminated_error", "--user-agent"),
-        ("429 Too Many", "exceeded_current_quota_error", "nothing left"),
+        ("401 Unauthorized", "invalid_authentication_error", "unexpired key of this host"),
+        ("403 Forbidden", "permission_denied_error", "not permitted to do this"),
+        ("429 Too Many", "exceeded_current_quota_error", "no credit left"),
     ],
 )
 def test_a_key_that_is_refused_is_told_with_its_source_and_never_itself(status: str, kind: str, word: str) -> None:
@@ -398,6 +312,16 @@ def test_a_key_that_is_refused_is_told_with_its_source_and_never_itself(status: 
     assert status[:3] in said.said
     assert "***" in said.said
     assert word in advised(report, "key")
+
+
+def test_an_agent_that_the_host_does_not_accept_says_nothing_about_the_key() -> None:
+    report = checked(says(error("403 Forbidden", "only for Coding Agents", "access_terminated_error")))
+    assert wrong(report) == ["answer"]
+    assert finding(report, "key").state == "unknown"
+    assert verdict(report) == "answer: the host does not accept this User-Agent: 403, only for Coding Agents"
+    assert "--user-agent claude-cli/2.0" in advised(report, "answer")
+    (said,) = [one for one in report.findings if one.state == "wrong"]
+    assert "--" not in (advice(said, of_doctor=False) or "")
 
 
 def test_a_key_that_is_not_there_is_told_with_the_place_it_was_looked_for() -> None:
@@ -418,7 +342,7 @@ def test_every_key_is_tried() -> None:
 
     report = checked(script, keys=(Secret(KEY), Secret("second-key"), Secret("third-key")))
     assert wrong(report) == ["key"]
-    assert "number 2 of 3 is refused (401)" in verdict(report)
+    assert "key 2 of 3 was rejected (401)" in verdict(report)
     assert finding(report, "answer").state == "right"
 
 
@@ -449,7 +373,7 @@ def test_headers_of_the_configuration_are_sent_and_never_shown() -> None:
 def test_an_unknown_model_is_told_with_the_nearest_names(answer: bytes) -> None:
     report = checked(chat_host(answer), model="kimi-k2p5")
     assert wrong(report) == ["model"]
-    assert advised(report, "model") == "the host has these: kimi-k2.5, kimi-k3"
+    assert advised(report, "model") == "the host has: kimi-k2.5, kimi-k3"
 
 
 def test_an_unknown_model_is_told_where_the_host_has_no_list() -> None:
@@ -537,10 +461,11 @@ def test_an_answer_of_only_reasoning_is_told() -> None:
 @pytest.mark.parametrize(
     ("answer", "advice"),
     [
-        (error("429 Too Many", "slow down", "rate_limit_reached_error"), "too often"),
-        (error("503 Busy", "The engine is currently overloaded", "engine_overloaded_error"), "no room"),
-        (error("500 Oops", "worker died", "server_error"), "at fault"),
-        (whole(b'{"error":{"message":"overloaded","type":"overloaded_error"}}'), "no room"),
+        (error("429 Too Many", "slow down", "rate_limit_reached_error"), "rate limit reached"),
+        (error("503 Busy", "The engine is currently overloaded", "engine_overloaded_error"), "the host is overloaded"),
+        (error("500 Oops", "worker died", "server_error"), "the host failed"),
+        (whole(b'{"error":{"message":"overloaded","type":"overloaded_error"}}'), "the host is overloaded"),
+        (error("400 Bad Request", "Your request exceeded model token limit: 100"), "check the context window"),
     ],
 )
 def test_trouble_at_the_host_is_not_blamed_on_the_key(answer: bytes, advice: str) -> None:

@@ -1,4 +1,4 @@
-"""A host's response, and a provider's configuration -> what is probably wrong, and which setting would be right."""
+"""A host's response and a provider's configuration -> what is probably wrong, and the correct setting."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from moonshim.config import ProviderConfig, endpoint_of, without_secrets
+from moonshim.config.endpoints import base_of
 
 __all__ = [
     "Spoken",
-    "base_of",
     "candidate_endpoints",
     "model_names",
+    "page_title",
     "secrets_of",
     "setting_line",
     "similar_names",
@@ -34,6 +35,7 @@ _SIGNS: Final = {
     "openai_responses": re.compile(rb'"object"\s*:\s*"response"|"type"\s*:\s*"response\.'),
 }
 """By dialect: what identifies it at the start of a response."""
+_TITLE: Final = re.compile(rb"<(?:title|h1)[^<>]{0,200}>([^<]{1,100})", re.IGNORECASE)
 
 
 def candidate_endpoints(provider: ProviderConfig) -> dict[str, Spoken]:
@@ -44,10 +46,6 @@ def candidate_endpoints(provider: ProviderConfig) -> dict[str, Spoken]:
     bases: list[tuple[str, Spoken]] = [(provider.api_base_url, own), (provider.api_base_url, other)]
     bases += [(origin, own), (origin, other), (f"{origin}/anthropic", "anthropic"), (f"{origin}/api", own)]
     return {endpoint_of(replace(provider, api_base_url=base, dialect=spoken)): spoken for base, spoken in bases}
-
-
-def base_of(address: str) -> str:
-    return address.removesuffix("/chat/completions").removesuffix("/messages")
 
 
 def setting_line(endpoint: str, dialect: Spoken | None = None) -> str:
@@ -61,6 +59,15 @@ def speaks(beginning: bytes, expected: str) -> str:
     if _SIGNS[expected].search(beginning):
         return expected
     return next((name for name, sign in _SIGNS.items() if sign.search(beginning)), expected)
+
+
+def page_title(body: bytes) -> str:
+    """
+    >>> page_title(b"<html><head><title>Sign in</title></head></html>"), page_title(b"<html></html>")
+    ('Sign in', '')
+    """
+    found = _TITLE.search(body)
+    return "" if found is None else " ".join(found[1].decode("utf-8", "replace").split())
 
 
 def model_names(body: bytes) -> list[str] | None:

@@ -2,55 +2,65 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from moonshim.doctor.check import Finding, ProviderReport
-from moonshim.gateway.observe.log_lines import WORDS
+from moonshim.doctor.findings import Finding, ProviderReport
+from moonshim.doctor.subscription import describe_quota
+from moonshim.gateway.observe.log_lines import describe_repairs
 
 __all__ = ["ADVICE", "advice", "as_json", "figures", "verdict"]
 
 ADVICE: Final = {
-    "cannot_prepare": "`moonshim config check` shows the chain and the cells",
-    "unreachable": "is the address right, and the server up? HTTPS_PROXY, HTTP_PROXY and NO_PROXY count too",
-    "nobody_here": "start the server, or put its port right in api_base_url",
-    "other_scheme": "it answers under the other scheme: {hint}",
-    "redirect": "if that is where it has moved to, put that address into api_base_url",
-    "no_api": "look up the address of the API in the documentation of the host: api_base_url",
-    "other_path": "it answers here: {hint}",
-    "other_dialect": "{hint}",
-    "authentication": "it must be a key of this very host, whole and not expired; "
-    "api.moonshot.ai, api.moonshot.cn, api.kimi.com and api.kimi.ai do not take each other's",
-    "permission": "the host knows the key, but does not let it do this: look at its account, or take another key",
-    "agent_not_known": "this host answers only agents that it knows. The gateway passes on the User-Agent of your "
-    "client: check with that (--user-agent)",
-    "quota": "the key is known, but its account has nothing left: charge it, or take another key",
-    "no_key": "set the variable that it is looked for in, or name one with api_key_env",
-    "no_client_key": "this host is sent the client's own key, which is not known here: set api_key_env for the check",
-    "one_of_the_keys": "take it out, or put it right: conversations that come to it fail",
-    "no_such_model": "look up what the host calls it, or check another one (--model)",
-    "other_models": "the host has these: {hint}",
-    "model_not_served": "the host lists it, but does not serve it like this: look at its words, and at the account",
-    "markers_not_read": "the chain of this model leaves them alone: set manualToolParsing, or leave `transformer` out",
-    "cut_off": "try again, or check a model that thinks less (--model)",
-    "not_called": "try again; if it stays so, the host does not offer tools to this model "
+    "cannot_prepare": "run `moonshim config check` to see the transformer chain and the host profile overrides",
+    "unreachable": "check the address and that the server is up; HTTPS_PROXY, HTTP_PROXY and NO_PROXY apply too",
+    "nobody_here": "start the server, or correct the port in api_base_url",
+    "other_scheme": "the server uses the other scheme: {hint}",
+    "redirect": "if the API has moved there, set api_base_url to that address",
+    "no_api": "look up the API address in the host's documentation and set api_base_url",
+    "other_path": "the API is here: {hint}",
+    "other_dialect": "set {hint}",
+    "authentication": "use a complete, unexpired key of this host; api.moonshot.ai, api.moonshot.cn, api.kimi.com and "
+    "api.kimi.ai do not accept each other's keys",
+    "no_login": "run `kimi` and log in, or use an API key (api_key_env)",
+    "login_expired": "run `kimi` once: kimi-code refreshes its login while it runs",
+    "permission": "the key is valid but not permitted to do this; check the account, or use another key",
+    "agent_not_known": "this host accepts only agents that it knows; use one of them as your client, since the gateway "
+    "passes on the client's User-Agent",
+    "quota": "the key is valid, but its account has no credit left; top it up, or use another key",
+    "no_key": "set the environment variable for this provider, or name one with api_key_env",
+    "no_client_key": "the gateway passes on the client's own key here; set api_key_env for the check",
+    "one_of_the_keys": "correct or remove this key; conversations that use it fail",
+    "no_such_model": "look up the host's name for this model, or check another one (--model)",
+    "other_models": "the host has: {hint}",
+    "model_not_served": "the host lists this model but rejects the request; read its message, and check the account",
+    "markers_not_read": "the transformer chain does not parse them; set manualToolParsing, or remove `transformer`",
+    "cut_off": "try again, or check a model that reasons less (--model)",
+    "not_called": "try again; if it happens again, the host does not support tools for this model "
     "(vLLM: --enable-auto-tool-choice --tool-call-parser kimi_k2)",
-    "called_otherwise": "try again; if it stays so, take another model, or this one at another host",
-    "silent": "try again; --timeout lets it take longer",
-    "page_before_it": "this is a proxy or a firewall before the host, not the host",
-    "rate_limit": "the key has asked too often: try again in {hint} seconds",
-    "overloaded": "the host has no room at the moment: try again in {hint} seconds",
-    "timeout": "the host gave up on its own: try again later",
-    "server": "the host is at fault: try again later, and tell its operator if it stays so",
-    "request_refused": "if another server runs there than its address suggests, say so with `host` (docs/hosts.md)",
-    "body_refused": "`{hint}` of your configuration is refused: remove it, or set a value that the host takes",
-    "result_refused": "an agent would meet this at every call: tell the operator of the host",
-    "empty_answer": "try again; `retry_empty_answer = true` lets the gateway do so",
+    "called_otherwise": "try again; if it happens again, use another model, or this model at another host",
+    "silent": "try again later",
+    "connection_closed": "try again; if it happens again, look at the log of the host",
+    "page_before_it": "check api_base_url, and any proxy, firewall or sign-in page in front of the host",
+    "rate_limit": "rate limit reached; try again in {hint} seconds",
+    "overloaded": "the host is overloaded; try again in {hint} seconds",
+    "timeout": "the host timed out; try again later",
+    "server": "the host failed; try again later, and contact its operator if it keeps failing",
+    "context_exceeded": "check the context window that the host gives this model, or another model (--model)",
+    "request_refused": "read the message of the host; if the server is not the one that its address suggests, set "
+    "`host` (docs/reference/hosts.md)",
+    "body_refused": "the host rejects `{hint}` of your configuration; remove it, or set a value that the host accepts",
+    "result_refused": "this would break every tool call of an agent; contact the operator of the host",
+    "empty_answer": "try again; with `retry_empty_answer = true`, the gateway retries by itself",
 }
 """What to do next, by the cause of a finding."""
+_OPTIONS: Final = {
+    "agent_not_known": "check with that one, such as `--user-agent claude-cli/2.0`",
+    "silent": "or with a longer `--timeout`",
+}
+"""What the options of `moonshim doctor` can do about it."""
 
 
 def verdict(report: ProviderReport) -> str:
@@ -58,15 +68,16 @@ def verdict(report: ProviderReport) -> str:
     wrong = next((finding for finding in report.findings if finding.state == "wrong"), None)
     if wrong is not None:
         return f"{wrong.topic}: {wrong.said}"
-    words = _repairs_in_words(report.repairs)
-    return "key, address, model and dialect are right; " + (f"mended: {words}" if words else "nothing to mend")
+    words = describe_repairs(report.repairs)
+    return "key, address, model and dialect are correct; " + (f"repairs: {words}" if words else "no repairs needed")
 
 
-def advice(finding: Finding) -> str | None:
-    """What to do next."""
+def advice(finding: Finding, *, of_doctor: bool = True) -> str | None:
+    """What to do next. Other commands do not have all options of `moonshim doctor`."""
     if finding.cause is None:
         return None
-    return ADVICE[finding.cause].format(hint="a few" if finding.hint is None else finding.hint)
+    option = f"; {_OPTIONS[finding.cause]}" if of_doctor and finding.cause in _OPTIONS else ""
+    return ADVICE[finding.cause].format(hint="a few" if finding.hint is None else finding.hint) + option
 
 
 def as_json(report: ProviderReport) -> str:
@@ -78,26 +89,16 @@ def as_json(report: ProviderReport) -> str:
 
 
 def figures(report: ProviderReport) -> Iterator[tuple[str, str]]:
-    """Titles and texts: repairs, changes of the request, times and tokens."""
+    """Labels and values: repairs, changes to the requests, quota, time and tokens."""
     if report.call is not None:
-        yield "mended", _repairs_in_words(report.repairs) or "nothing"
+        yield "repairs", describe_repairs(report.repairs) or "none"
     if report.changes:
-        yield "adapted", " ".join(f"{rule}×{count}" for rule, count in report.changes.items())
+        yield "changes", " ".join(f"{rule}×{count}" for rule, count in report.changes.items())
+    for quota in report.quota:
+        yield "quota", describe_quota(quota)
     parts = [] if report.first_token_seconds is None else [f"first token {report.first_token_seconds:.2f} s"]
-    parts.append(f"all {report.seconds:.2f} s")
+    parts.append(f"total {report.seconds:.2f} s")
     if report.input_tokens is not None or report.output_tokens is not None:
         counts = ("?" if number is None else f"{number:,}" for number in (report.input_tokens, report.output_tokens))
         parts.append("{} tokens in, {} out".format(*counts))
-    yield "took", ", ".join(parts)
-
-
-def _repairs_in_words(repairs: Mapping[str, int]) -> str:
-    """Counts of repairs, by the labels that the gateway's log uses for them.
-
-    >>> _repairs_in_words({"marker_call": 1, "id_missing": 2, "id_invalid": 1})
-    'markers×1 ids×3'
-    """
-    words: Counter[str] = Counter()
-    for rule, count in repairs.items():
-        words[WORDS.get(rule, rule)] += count
-    return " ".join(f"{word}×{count}" for word, count in words.items())
+    yield "time", ", ".join(parts)
