@@ -93,7 +93,7 @@ def test_agents_reach_it_under_their_own_names() -> None:
                 assert message.stop_reason == "tool_use"
         async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
             response = await client.responses.create(model="gpt-5-codex", input="Hello there")
-            assert "no model" in response.output_text
+            assert "not a model" in response.output_text
             assert "Hello there" in response.output_text
 
     with_demo(act)

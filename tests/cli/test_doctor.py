@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from moonshim.doctor.report import ADVICE
-from tests.doctor.test_check import MARKERS, chat_host, chat_stream, error, events, says
+from tests.doctor.checking import MARKERS, chat_host, chat_stream, error, events, says
 from tests.support.command import MOONSHIM, ROOT, CompletedCommand, environment, run_moonshim
 from tests.support.gateway.hosts import Host, HostRequest, Peer, Script, run
 
@@ -65,10 +65,10 @@ def test_all_that_is_right_is_told_and_the_exit_code_is_0(tmp_path: Path) -> Non
     done = doctor(tmp_path, lab=chat_host())
     assert (done.code, done.stderr) == (0, "")
     first, *rest = done.out.decode().splitlines()
-    assert first == "✓ lab/kimi-k2.5  key, address, model and dialect are right; nothing to mend"
+    assert first == "✓ lab/kimi-k2.5  key, address, model and dialect are correct; no repairs needed"
     text = "\n".join(rest)
     assert "accepted (from LAB_KEY)" in text
-    assert "mended    nothing" in text
+    assert "repairs   none" in text
     assert "200 tokens in, 20 out" in text
 
 
@@ -78,9 +78,9 @@ def test_one_that_is_wrong_does_not_hide_the_others_and_the_exit_code_is_1(tmp_p
     assert done.code == 1
     text = done.out.decode()
     assert re.findall(r"^[✓✗] \S+", text, re.MULTILINE) == ["✗ bad/kimi-k2.5", "✓ leaky/kimi-k2.5"]
-    assert "refused (from LAB_KEY): 401" in text
-    assert "→ it must be a key of this very host" in text
-    assert "mended: markers×1" in text
+    assert "rejected (from LAB_KEY): 401" in text
+    assert "→ use a complete, unexpired key of this host" in text
+    assert "repairs: markers×1" in text
 
 
 def test_json_is_one_object_for_each_provider(tmp_path: Path) -> None:
@@ -92,14 +92,14 @@ def test_json_is_one_object_for_each_provider(tmp_path: Path) -> None:
     assert (finding["topic"], finding["cause"]) == ("key", "authentication")
     assert finding["advice"] == ADVICE["authentication"]
     assert (good["call"], good["repairs"], good["input_tokens"]) == ("native", {}, 200)
-    assert good["verdict"].startswith("key, address, model and dialect are right")
+    assert good["verdict"].startswith("key, address, model and dialect are correct")
 
 
 def test_a_refused_field_of_the_configuration_is_not_blamed_on_the_model(tmp_path: Path) -> None:
     host = chat_host(error("400 Bad Request", "invalid temperature: only 1 is allowed for this model"))
     told = doctor(tmp_path, "--model", "lab/my-alias", more="body = { temperature = 0.3 }\n", lab=host).out.decode()
     assert "✗ lab/my-alias  answer: 400, invalid temperature" in told
-    assert "→ `body.temperature` of your configuration is refused" in told
+    assert "→ the host rejects `body.temperature` of your configuration" in told
     told = doctor(tmp_path, "--model", "lab/my-alias", lab=host).out.decode()
     assert "✗ lab/my-alias  answer: 400" in told, "the host said nothing of the model's name"
 
@@ -121,17 +121,17 @@ def test_a_host_that_is_too_slow_is_not_waited_for(tmp_path: Path) -> None:
 
     done = doctor(tmp_path, "--timeout", "0.3", lab=silent)
     assert done.code == 1
-    assert "sent no answer for 0.3 seconds" in done.out.decode()
+    assert "sent no response within 0.3 seconds" in done.out.decode()
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--timeout", "soon"], "'soon' is no number of seconds"),
-        (["--timeout", "0"], "no number of seconds"),
-        (["--user-agent", "a\nb"], "cannot be sent as a header"),
-        (["--provider", "lob"], "did you mean `lab`?"),
-        (["--config", "nowhere.toml"], "there is no such file"),
+        (["--timeout", "soon"], "expected a number of seconds above 0, at most 3600, got 'soon'"),
+        (["--timeout", "0"], "at most 3600, got '0'"),
+        (["--user-agent", "a\nb"], "expected printable ASCII characters"),
+        (["--provider", "lob"], "did you mean 'lab'?"),
+        (["--config", "nowhere.toml"], "no such file"),
         (["lab"], "unrecognized arguments"),
     ],
 )
@@ -170,13 +170,13 @@ def test_on_a_terminal_there_are_colours_and_a_line_of_progress_that_goes_away(t
             return shown
 
     shown = run(ask()).decode()
-    assert shown.startswith("asking lab …\r\x1b[K")
+    assert shown.startswith("checking lab …\r\x1b[K")
     assert "\x1b[32m✓\x1b[0m \x1b[1mlab/kimi-k2.5\x1b[0m" in shown
 
 
 def test_the_page_has_every_cause() -> None:
-    page = (ROOT / "docs" / "doctor.md").read_text()
-    table = page.partition("| topic | cause |")[2].partition("\n\n")[0]
+    page = (ROOT / "docs" / "operations" / "doctor.md").read_text()
+    table = page.partition("| Topic | Cause |")[2].partition("\n\n")[0]
     causes = {word for row in table.splitlines()[2:] for word in re.findall(r"`([a-z_]+)`", row.split("|")[2])}
     assert causes == set(ADVICE)
 

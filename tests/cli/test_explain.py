@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import moonshim
+from moonshim.gateway.observe.stream_header import StreamHeader, render_header
 from tests.support.command import ROOT, CompletedCommand, run_moonshim
 
 REQUEST = ROOT / "examples" / "claude_code_request.json"
@@ -42,14 +43,14 @@ def test_people_get_the_body_and_then_the_changes_without_colours_in_a_pipe() ->
     assert done.code == 0
     assert "\x1b" not in out
     assert '"id": "functions.Read:0"' in out
-    assert out.index("What would be sent") < out.index("What was changed")
+    assert out.index("Request sent to the host") < out.index("Changes (")
     assert "toolu_01 -> functions.Read:0 (history_id)" in out
 
 
 def test_a_request_that_is_right_says_so() -> None:
     body = {"model": "gpt-x", "messages": [{"role": "user", "content": "hi"}]}
     done = explain("-", stdin=json.dumps(body).encode())
-    assert done.out.decode().endswith("Nothing had to be changed.\n")
+    assert done.out.decode().endswith("No changes needed.\n")
 
 
 def test_the_host_is_found_from_its_address() -> None:
@@ -67,9 +68,9 @@ REFUSED: dict[str, tuple[Any, list[str], int, str]] = {
         {"model": "m", "messages": [{}]},
         [],
         1,
-        "the request is refused: messages[0]: a message must be an object with a role",
+        "request refused: messages[0].role is required",
     ),
-    "no JSON": ("{", [], 1, "not JSON"),
+    "no JSON": ("{", [], 1, "invalid JSON"),
     "a host that nobody knows": ({"model": "m", "messages": []}, ["--host", "moonshoot"], 1, "messages"),
     "a host that nobody knows, with a good request": (
         {"model": "m", "messages": [{"role": "user", "content": "x"}]},
@@ -87,7 +88,7 @@ REFUSED: dict[str, tuple[Any, list[str], int, str]] = {
         {"model": "m", "messages": [{"role": "user", "content": "x"}]},
         ["--set", "tool_limit"],
         2,
-        "--set takes CELL=VALUE",
+        "--set tool_limit: expected FIELD=VALUE",
     ),
 }
 
@@ -141,3 +142,61 @@ def test_nothing_in_a_request_steers_the_terminal(tmp_path: Path) -> None:
     done = explain(refused, "--format", "json")
     assert done.code == 1
     assert not [char for char in done.out.decode() + done.stderr if not char.isprintable() and char != "\n"]
+
+
+def conversation(*texts: str, **more: Any) -> dict[str, Any]:
+    said = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
+    return {"model": "kimi-k3", "max_tokens": 100, "system": "Be brief.", "messages": said, **more}
+
+
+def compared(folder: Path, before: Any, after: Any, *options: str) -> CompletedCommand:
+    (folder / "first.json").write_text(before if isinstance(before, str) else json.dumps(before))
+    (folder / "second.json").write_text(after if isinstance(after, str) else json.dumps(after))
+    files = ("--previous", folder / "first.json", folder / "second.json")
+    return explain(*files, "--from", "anthropic", "--host", "moonshot", *options)
+
+
+def test_two_requests_show_what_ruins_the_prompt_cache(tmp_path: Path) -> None:
+    first = conversation("one", "two", "three")
+    cases = [
+        (conversation("one", "two", "three", "four", "five"), None),
+        (conversation("one", "x", "three", "four", "five"), "messages[2] (assistant) changed"),
+        (conversation("one", "two", "three", system="It is 10:31."), "messages[0] (system) changed"),
+        (
+            conversation("one", "two", "three", tools=[{"name": "t", "input_schema": {"type": "object"}}]),
+            "tools[0] (t)",
+        ),
+    ]
+    for second, lost in cases:
+        done = compared(tmp_path, first, second)
+        assert (done.code, done.stderr) == (0, "")
+        title, *rest = done.out.decode().splitlines()
+        assert title == f"Prompt prefix, compared with {tmp_path}/first.json", "the answer alone, not below the request"
+        if lost is None:
+            assert rest == ["  Unchanged: the host can read the previous request from its cache."]
+        else:
+            assert lost in rest[0]
+            assert rest[1] == "  From there on, the host cannot use its prompt cache."
+        shown = json.loads(compared(tmp_path, first, second, "--format", "json").out)
+        assert (shown["prefix_lost"] is None) == (lost is None)
+        assert (lost or "") in (shown["prefix_lost"] or "")
+        assert shown["body"]["model"] == "kimi-k3"
+    alone = json.loads(explain(tmp_path / "second.json", "--format", "json").out)
+    assert "prefix_lost" not in alone
+
+
+def test_a_previous_request_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    done = compared(tmp_path, "{", conversation("one"))
+    assert done.code == 1
+    assert "first.json: " in done.stderr
+    missing = explain("--previous", tmp_path / "none.json", REQUEST)
+    assert (missing.code, missing.stderr) == (1, f"moonshim explain: {tmp_path}/none.json: No such file or directory\n")
+
+
+def test_two_stream_logs_show_a_pause_longer_than_the_ttl(tmp_path: Path) -> None:
+    body = {"model": "kimi-k3", "messages": [{"role": "user", "content": "hi"}], "prompt_cache_options": {"ttl": "5m"}}
+    for name, time in (("first", "2026-11-16T10:00:00Z"), ("second", "2026-11-16T10:12:30Z")):
+        header = StreamHeader(model="kimi-k3", host="moonshot", time=time, changes=(), request=body)
+        (tmp_path / f"{name}.log").write_bytes(render_header(header))
+    done = explain("--previous", tmp_path / "first.log", tmp_path / "second.log", "--format", "json")
+    assert json.loads(done.out)["prefix_lost"] == "TTL: 12 min since the previous request, longer than 5m"

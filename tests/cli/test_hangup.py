@@ -76,7 +76,7 @@ def gateway(folder: Path, *arguments: str, before: tuple[str, ...] = (), shown: 
     os.close(theirs)
     terminal = Terminal(ours, process, folder / "stderr")
     try:
-        terminal.show_until(b"docs/operating.md")
+        terminal.show_until(b"/v1/models")
         yield terminal
         assert "Traceback" not in terminal.told
     finally:

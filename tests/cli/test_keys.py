@@ -8,12 +8,13 @@ import stat
 import tomllib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from moonshim.cli import keys
-from moonshim.config import GatewayKey, load_config
+from moonshim.config import Budget, GatewayKey, load_config
 from moonshim.gateway.inbound.auth import KeyRing, digest_of
 
 TOML = """\
@@ -193,7 +194,7 @@ def test_comments_in_json_are_not_thrown_away(run: Runner, tmp_path: Path) -> No
     path.write_text('// mine\n{"providers": []}')
     done = run("new", "ci")
     assert (done.code, done.out) == (1, "")
-    assert "it has comments" in done.told
+    assert "cannot edit a file with comments" in done.told
     assert "keys new NAME --print" in done.told
     pasted = run("new", "alice", "--print")
     assert (pasted.code, '"name": "alice"' in pasted.out) == (0, True)
@@ -227,7 +228,26 @@ def test_the_list_shows_limits_and_never_a_whole_digest(run: Runner, file: Path)
     assert rows[0][:2] == ["NAME", "MODELS"]
     assert rows[1][:3] == ["alice", "kimi-*", "2999-01-01"]
     assert "1,000" in rows[1]
-    assert "over since 2020-01-01" in done.out
+    assert "expired 2020-01-01" in done.out
+
+
+def test_a_key_can_get_the_right_to_see_all_usage(run: Runner, file: Path) -> None:
+    assert run("new", "admin", "--right", "usage", "--right", "usage").code == 0
+    assert run("new", "alice").code == 0
+    assert [(key.name, key.rights) for key in keys_in(file)] == [("admin", ("usage",)), ("alice", ())]
+    header, admin, alice = (line.split() for line in run("list").out.splitlines())
+    assert (header[-2], admin[-2], alice[-2]) == ("RIGHTS", "usage", "-")
+    refused = run("new", "bob", "--right", "usgae")
+    assert refused.code == 2
+    assert "(did you mean 'usage'?)" in refused.told
+
+
+def test_an_unknown_right_is_an_error_of_the_file(run: Runner, file: Path) -> None:
+    digest = digest_of("msk_x")
+    file.write_text(f'{TOML}\n[[keys]]\nname = "a"\ndigest = "{digest}"\nrights = ["usage", "usgae"]\n')
+    done = run("list")
+    assert done.code == 2
+    assert "keys[0].rights[1]: expected one of usage, inspect (did you mean 'usage'?)" in done.told
 
 
 def test_a_file_that_others_may_not_read_stays_so(run: Runner, file: Path) -> None:
@@ -247,17 +267,17 @@ def test_a_link_stays_a_link(run: Runner, file: Path, tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[list[str], int, str]] = {
-    "a name twice": (["new", "Alice"], 1, "there is a key 'Alice' already"),
-    "a name that is none": (["new", "two words"], 2, "a name has up to 64 letters"),
-    "a name that moves the cursor": (["new", "a\x1b[2J"], 2, "a name has up to 64 letters"),
-    "no limit at all": (["new", "b", "--rpm", "0"], 2, "a number from 1 on"),
-    "an expiry that is none": (["new", "b", "--expires", "soon"], 2, "an expiry is a period"),
-    "an expiry that is over": (["new", "b", "--expires", "2020-01-01"], 2, "is over already"),
-    "an expiry beyond all calendars": (["new", "b", "--expires", "99999y"], 2, "an expiry is a period"),
-    "an unknown key": (["revoke", "alise"], 1, "is it alice?"),
-    "no such file": (["revoke", "alice", "--config", "nowhere.toml"], 2, "there is no such file"),
-    "a folder that cannot be": (["new", "b", "--config", "moonshim.toml/x.toml"], 1, "cannot be created"),
-    "no action": ([], 2, "ACTION"),
+    "a name twice": (["new", "Alice"], 1, "key 'Alice' already exists"),
+    "an invalid name": (["new", "two words"], 2, "expected up to 64 letters"),
+    "a name that moves the cursor": (["new", "a\x1b[2J"], 2, "expected up to 64 letters"),
+    "no limit at all": (["new", "b", "--rpm", "0"], 2, "expected an integer from 1 to 999999999999, got '0'"),
+    "an invalid expiry": (["new", "b", "--expires", "soon"], 2, "expected a period"),
+    "an expiry that is over": (["new", "b", "--expires", "2020-01-01"], 2, "2020-01-01 is in the past"),
+    "an expiry beyond all calendars": (["new", "b", "--expires", "99999y"], 2, "expected a period"),
+    "an unknown key": (["revoke", "alise"], 1, "(did you mean 'alice'?)"),
+    "no such file": (["revoke", "alice", "--config", "nowhere.toml"], 2, "no such file"),
+    "a folder that cannot be": (["new", "b", "--config", "moonshim.toml/x.toml"], 1, "cannot create this file"),
+    "no action": ([], 2, "choose an action: new, list or revoke"),
 }
 
 
@@ -277,12 +297,12 @@ def test_what_cannot_be_done_is_told_in_a_line_and_changes_nothing(run: Runner, 
 def test_without_a_configuration_file_it_says_so(run: Runner, arguments: list[str]) -> None:
     done = run(*arguments)
     assert (done.code, done.out) == (1, "")
-    assert "there is no configuration file" in done.told
+    assert "no configuration file found" in done.told
 
 
 def test_the_first_and_the_last_key_say_what_they_change(run: Runner, file: Path) -> None:
-    assert "every request needs a key" in run("new", "alice").told
-    assert "every request needs a key" not in run("new", "bob").told
+    assert "every request now needs a key" in run("new", "alice").told
+    assert "every request now needs a key" not in run("new", "bob").told
     assert "last one" not in run("revoke", "alice").told
     assert "every request is refused" in run("revoke", "bob").told
     assert "has no keys" in run("list").told
@@ -321,7 +341,7 @@ def test_all_actions_know_the_key_of_claude_code_router(run: Runner, tmp_path: P
     listed = run("list", "--config", path)
     assert "APIKEY" in listed.out
     assert "ccr-secret-key" not in listed.out + listed.told
-    assert "there is a key 'apikey' already" in run("new", "apikey", "--config", path).told
+    assert "key 'apikey' already exists" in run("new", "apikey", "--config", path).told
     added = run("new", "alice", "--config", path)
     assert added.code == 0
     assert "it is the first one" not in added.told
@@ -331,4 +351,24 @@ def test_all_actions_know_the_key_of_claude_code_router(run: Runner, tmp_path: P
     assert [key.name for key in keys_in(path)] == ["alice"]
     assert "APIKEY" not in run("list", "--config", path).out
     assert json.loads(path.read_text())["Router"] == router["Router"]
-    assert "there is no key 'APIKEY'" in run("revoke", "APIKEY", "--config", path).told
+    assert "no key 'APIKEY' in" in run("revoke", "APIKEY", "--config", path).told
+
+
+@pytest.mark.parametrize("name", ["moonshim.toml", "moonshim.json"])
+def test_a_key_can_have_budgets(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / name
+    file.write_text(TOML if file.suffix == ".toml" else json.dumps({"providers": [PROVIDER]}))
+    options = ("--budget-day", "5.00", "--budget-month", "60")
+    assert Run(capsys, "new", "ci", *options, "--config", file).code == 0
+    (key,) = load_config(file, {}).keys
+    assert key.budgets == (Budget(period="day", limit=Decimal(5)), Budget(period="month", limit=Decimal(60)))
+    assert "$5.00/day, $60/month" in Run(capsys, "list", "--config", file).out
+    if file.suffix == ".toml":
+        assert 'budgets = [{ period = "day", limit = "5.00" }, { period = "month", limit = "60" }]' in file.read_text()
+
+
+@pytest.mark.parametrize("amount", ["-1", "five", "1e3", "0.0000001", "99999999"])
+def test_an_invalid_budget_is_an_error(amount: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run(capsys, "new", "ci", f"--budget-day={amount}", "--config", tmp_path / "moonshim.toml")
+    assert run.code == 2
+    assert "--budget-day: expected an amount such as 5.00" in run.told

@@ -234,5 +234,5 @@ def test_a_key_that_may_use_no_model_is_refused_with_what_to_write_instead(suffi
     done = run_moonshim("config", "check", path, MOONSHOT_API_KEY="sk-0123456789abcdef")
     assert done.code == 1
     assert "keys[0].models" in done.stderr
-    assert "leave `models` out to allow all" in done.stderr
+    assert "remove `models` to allow all" in done.stderr
     assert "`moonshim keys revoke`" in done.stderr

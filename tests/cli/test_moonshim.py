@@ -37,7 +37,7 @@ def test_the_version_is_that_of_the_package() -> None:
     try:
         expected = f"moonshim {importlib.metadata.version('moonshim')}\n"
     except importlib.metadata.PackageNotFoundError:
-        expected = "moonshim (version unknown: it runs from a folder and is not installed)\n"
+        expected = "moonshim (version unknown: the package is not installed)\n"
     assert done.out.decode() == expected
 
 
@@ -61,7 +61,7 @@ def test_an_unknown_command_is_bad_usage_and_the_commands_are_named() -> None:
 def test_what_was_meant_is_proposed(arguments: list[str], intended: str) -> None:
     done = run_moonshim(*arguments)
     assert done.code == 2
-    assert f"; did you mean {intended}?" in done.lines[0]
+    assert f"(did you mean {intended!r}?)" in done.lines[0]
 
 
 def test_a_file_that_is_to_be_checked_is_told_how() -> None:
@@ -109,7 +109,7 @@ def test_an_error_of_ours_is_a_line_and_not_a_traceback(
     monkeypatch.setattr(cli, "_run", fail)
     assert cli.main([]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("moonshim: this is a fault of Moonshim: RuntimeError: broken\\x1b[2J")
+    assert told.startswith("moonshim: internal error: RuntimeError: broken\\x1b[2J")
     monkeypatch.setenv("MOONSHIM_DEBUG", "1")
     with pytest.raises(RuntimeError):
         cli.main([])

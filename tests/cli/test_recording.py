@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.cli.recording import BLANK_LIMIT, HEAD_LIMIT, NotARecording, Recording, Sniffer
+from moonshim.gateway.observe.recording import BLANK_LIMIT, HEAD_LIMIT, NotARecording, Recording, Sniffer
 
 CHUNK = '{"model": "kimi-k2", "choices": [{"index": 0, "delta": {"content": "a"}}]}'
 RESPONSE = '{"model": "kimi-k2", "choices": [{"index": 0, "message": {"content": "a"}}]}'
@@ -55,17 +55,17 @@ READ = {
     "JSON of an error": ('{"error": {"message": "no"}}', ("json", None)),
 }
 REFUSED = {
-    "nothing": ("", "nothing in it"),
-    "white space": (" \n\r\n\t", "nothing in it"),
-    "a byte order mark": (BOM, "nothing in it"),
-    "text": ("Hello, world\n", "neither"),
-    "a prefix of a field": ("dat", "neither"),
-    "a field's name alone": ("data", "neither"),
-    "a word that begins like a field": ("database: x\n", "neither"),
-    "YAML": ("id: 1\nname: x\n", "neither"),
-    "YAML with a blank line": ("id: 1\nname: x\n\ndata: 1\n", "neither"),
-    "a long text that begins like a field": ("id: 1\n" + "x\n" * HEAD_LIMIT, "neither"),
-    "much white space": ("\n" * (BLANK_LIMIT + 1) + f"data: {CHUNK}\n\n", "neither"),
+    "nothing": ("", "the input is empty"),
+    "white space": (" \n\r\n\t", "the input is empty"),
+    "a byte order mark": (BOM, "the input is empty"),
+    "text": ("Hello, world\n", "not a recording"),
+    "a prefix of a field": ("dat", "not a recording"),
+    "a field's name alone": ("data", "not a recording"),
+    "a word that begins like a field": ("database: x\n", "not a recording"),
+    "YAML": ("id: 1\nname: x\n", "not a recording"),
+    "YAML with a blank line": ("id: 1\nname: x\n\ndata: 1\n", "not a recording"),
+    "a long text that begins like a field": ("id: 1\n" + "x\n" * HEAD_LIMIT, "not a recording"),
+    "much white space": ("\n" * (BLANK_LIMIT + 1) + f"data: {CHUNK}\n\n", "not a recording"),
     "an array": (f"[{CHUNK}]", "a JSON array"),
     "HTTP headers": (f"HTTP/1.1 200 OK\r\n\r\ndata: {CHUNK}\n\n", "curl without -i"),
     "JSON that breaks off": (PRETTY[:-20], "truncated"),
@@ -73,7 +73,7 @@ REFUSED = {
     "JSON that is wrong": ("{wrong}", "malformed"),
     "an object of something else": ('{"name": "x"}', "without `choices`"),
     "choices that are no list": ('{"choices": 1}', "without `choices`"),
-    "two responses": (f"{RESPONSE}\n{RESPONSE}\n", "several whole responses"),
+    "two responses": (f"{RESPONSE}\n{RESPONSE}\n", "several complete responses"),
     "a chunk over many lines": (json.dumps(json.loads(CHUNK), indent=1), "jq -c ."),
 }
 
@@ -114,9 +114,9 @@ def test_what_is_no_recording_is_refused_with_a_reason(text: str, reason: str) -
     [
         ("data: x\n".encode("utf-16"), "UTF-16"),
         (b"\x1f\x8b\x08\x00", "gzip"),
-        (b"\x00" * 100_000, "neither"),
+        (b"\x00" * 100_000, "not a recording"),
         (b'{"choices": [{"message": {"content": "\xff"}}]}', "not UTF-8"),
-        (b"{" + b'"a":[' * 100_000, "begins like JSON"),
+        (b"{" + b'"a":[' * 100_000, "looks like JSON"),
     ],
 )
 def test_bytes_that_are_no_text_are_refused(data: bytes, reason: str) -> None:

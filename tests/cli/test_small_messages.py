@@ -49,18 +49,21 @@ def refused(gateway: Running, model: str, **headers: str) -> str:
 
 def test_a_pattern_and_a_fault_are_answered_with_models_that_exist(tmp_path: Path) -> None:
     with running("serve", cwd=tmp_path, MOONSHOT_API_KEY="sk-0123456789abcdef") as gateway:
-        assert "the nearest: `moonshot/kimi-k3`" in refused(gateway, "moonshot/*")
-        assert "the nearest: `kimi-k2.6`, `kimi-k2.5`" in refused(gateway, "kimi-k2.?")
+        assert "Did you mean 'moonshot/kimi-k3'" in refused(gateway, "moonshot/*")
+        assert "Did you mean 'kimi-k2.6', 'kimi-k2.5'?" in refused(gateway, "kimi-k2.?")
         for asked in ("kimi-k2.5+fault", "kimi-k2.5+markers-in-reasoning+split-bytes"):
             told = refused(gateway, asked)
-            assert "the nearest: `kimi-k2.5`," in told
+            assert "Did you mean 'kimi-k2.5'," in told
+            assert "GET /v1/models lists the models." in told
             assert "only the simulator" in told
-        assert "the nearest: `moonshot/kimi-k2.5`" in refused(gateway, "moonshot/kimi-k2.5+fault")
+        assert "Did you mean 'moonshot/kimi-k2.5'" in refused(gateway, "moonshot/kimi-k2.5+fault")
 
 
 def test_no_pattern_is_suggested_where_any_name_is_taken(tmp_path: Path) -> None:
     with running("serve", cwd=tmp_path, OPENROUTER_API_KEY="sk-0123456789abcdef") as gateway:
         assert refused(gateway, "moonshot/*").count("moonshot/*") == 1, "only as what was asked for"
+        told = refused(gateway, "nosuch")
+        assert "To send a name that is not listed, add its provider: 'openrouter/nosuch'." in told
 
 
 def test_a_client_that_is_refused_is_not_told_to_run_a_command_of_the_gateway(tmp_path: Path) -> None:
@@ -69,7 +72,7 @@ def test_a_client_that_is_refused_is_not_told_to_run_a_command_of_the_gateway(tm
     with running("serve", cwd=tmp_path, MOONSHOT_API_KEY="sk-0123456789abcdef") as gateway:
         told = refused(gateway, "kimi-k3", authorization="Bearer msk_wrong")
         assert "moonshim" not in told
-        assert "whoever runs" in told
+        assert "Ask the operator of this gateway" in told
 
 
 def test_an_effort_that_does_not_exist_is_refused() -> None:
@@ -117,3 +120,17 @@ def test_debugging_shows_where_a_command_failed(tmp_path: Path) -> None:
     assert debugged.stderr.count("Traceback (most recent call last)") >= 1
     assert "NoSuchConfig" in debugged.stderr
     assert debugged.returncode == plain.returncode == 2
+
+
+def test_an_empty_input_is_called_empty(tmp_path: Path) -> None:
+    (tmp_path / "request.json").write_text("\n")
+    done = run_moonshim("explain", "request.json", cwd=tmp_path)
+    assert done.code == 1
+    assert done.stderr == "moonshim explain: request.json: the input is empty; pass FILE, or pipe a request in\n"
+
+
+def test_a_string_that_is_not_closed_is_suspected(tmp_path: Path) -> None:
+    (tmp_path / "moonshim.toml").write_text('[[providers]]\nname = "a\n')
+    done = run_moonshim("config", "check", "moonshim.toml", cwd=tmp_path)
+    assert done.code == 1
+    assert "moonshim.toml:2:10: Illegal character '\\n' (is a quote missing?)" in done.stderr

@@ -84,7 +84,8 @@ def test_nothing_of_a_configuration_in_the_current_folder_is_used_before_it_is_t
     before = (folder / "moonshim.toml").read_text()
     done = in_folder(folder, *arguments)
     assert done.code == (1 if arguments == ["config", "check"] else 2)
-    assert "is not trusted" in done.stderr
+    assert f"{folder / 'moonshim.toml'} is not trusted yet" in done.stderr
+    assert "invalid configuration" not in done.stderr
     assert "`moonshim trust`" in done.stderr
     assert SECRET not in done.stderr + done.out.decode()
     assert (has_run(folder), list(host.requests)) == (False, [])
@@ -99,7 +100,7 @@ def test_the_check_of_one_that_is_not_trusted_shows_what_it_would_do_and_what_is
     (folder / "moonshim.toml").write_text('[[providers]]\nname = "${MOONSHOT_API_KEY}"\nmodles = []\n')
     done = in_folder(folder, "config", "check")
     assert done.code == 1
-    assert "did you mean `models`?" in done.stderr
+    assert "did you mean 'models'?" in done.stderr
     assert "is not trusted" in done.stderr
     assert SECRET not in done.stderr + done.out.decode()
 
@@ -129,7 +130,7 @@ def test_trust_shows_what_would_be_loaded_and_sent_where_and_then_it_is_used(fol
     assert has_run(folder)
     assert host.requests
     assert in_folder(folder, "config", "check").code == 0
-    assert "is trusted already" in trust(folder).stderr
+    assert "is already trusted" in trust(folder).stderr
 
 
 def test_trust_is_kept_for_this_user_alone(folder: Path) -> None:
@@ -146,7 +147,7 @@ def test_after_a_change_it_has_to_be_trusted_again(name: str, folder: Path, host
     (folder / name).write_text((folder / name).read_text() + "# worse\n")
     done = in_folder(folder, "chat", "-p", "hi")
     assert done.code != 0
-    assert "has changed since it was trusted" in done.stderr
+    assert "has changed since you trusted it" in done.stderr
     assert (has_run(folder), list(host.requests)) == (False, [])
     trust(folder)
     assert in_folder(folder, "chat", "-p", "hi").code == 0
@@ -166,7 +167,7 @@ def test_a_plug_in_is_trusted_under_the_name_that_it_is_loaded_by(
     loaded.write_text(EVIL.format(path=str(tmp_path / "has-run")))
     done = in_folder(folder, "doctor")
     assert (done.code, has_run(folder)) == (2, False)
-    assert "has changed since it was trusted" in done.stderr
+    assert "has changed since you trusted it" in done.stderr
 
 
 def test_a_copy_or_a_link_elsewhere_is_not_trusted(folder: Path, tmp_path: Path) -> None:
@@ -225,7 +226,8 @@ def test_a_file_in_the_users_own_folder_needs_no_trust(folder: Path, tmp_path: P
     folder.rename(own)
     assert in_folder(tmp_path, "chat", "-p", "hi").code == 0
     assert in_folder(own, "chat", "-p", "hi").code == 0
-    assert "no moonshim.toml or moonshim.json" in in_folder(own, "trust", "--yes").stderr
+    assert "is in your configuration folder and needs no trust" in in_folder(own, "trust", "--yes").stderr
+    assert "there is no moonshim.toml or moonshim.json in this folder" in in_folder(tmp_path, "trust", "--yes").stderr
 
 
 def test_a_gateway_that_runs_takes_a_change_when_it_is_trusted(host: Simulator, tmp_path: Path) -> None:
@@ -234,7 +236,7 @@ def test_a_gateway_that_runs_takes_a_change_when_it_is_trusted(host: Simulator, 
     trust(tmp_path)
     with running("serve", cwd=tmp_path) as gateway:
         path.write_text(path.read_text().replace('"lab"', '"changed"'))
-        wait_until(lambda: "has changed since it was trusted" in gateway.stderr, "the change is refused")
+        wait_until(lambda: "has changed since you trusted it" in gateway.stderr, "the change is refused")
         assert "lab" in gateway.get("/ready")[1]
         trust(tmp_path)
         wait_until(lambda: "changed" in gateway.get("/ready")[1], "it is used once it is trusted")
@@ -359,7 +361,7 @@ def test_a_plug_in_that_claude_code_router_declares_is_covered(folder: Path, hos
         (folder / "evil.py").write_text("class Evil:\n    def prepare(self, request): return request\n")
         trust(folder)
         (folder / "evil.py").write_text(evil)
-        assert "has changed since it was trusted" in in_folder(folder, "doctor").stderr
+        assert "has changed since you trusted it" in in_folder(folder, "doctor").stderr
         assert not has_run(folder)
 
 
@@ -436,7 +438,7 @@ def test_a_damaged_record_of_trust_trusts_nothing_and_says_what_to_do(
     done = in_folder(folder, *arguments)
     assert done.code == 2
     (line,) = (line for line in done.lines if "trusted.json" in line)
-    assert "move it away and run `moonshim trust` again" in line
+    assert "Move it away and run `moonshim trust` again" in line
     assert not has_run(folder)
 
 
@@ -451,14 +453,14 @@ def test_a_configuration_that_is_a_link_to_itself_is_told_as_one(
     (folder / "moonshim.toml").symlink_to("moonshim.toml")
     done = in_folder(folder, *arguments, *(["--config", "moonshim.toml"] if named else []))
     assert done.code == 2
-    assert "a link that leads back to itself; replace it with a file" in done.stderr
+    assert "symbolic link loop; replace the link with a file" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["doctor"], ["keys", "list"], ["keys", "new", "a"]], ids=" ".join)
 def test_a_home_folder_that_nobody_has_is_told_as_that(arguments: list[str], tmp_path: Path) -> None:
     done = in_folder(tmp_path, *arguments, "--config", "~no-such-user/moonshim.toml")
     assert done.code == 2
-    assert "nobody has this home folder; write the whole path" in done.stderr
+    assert "unknown user in a path with `~`; write the full path" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [*READ, *USED, ["trust", "--yes"]], ids=" ".join)
@@ -476,4 +478,4 @@ def test_a_current_folder_that_was_deleted_is_told_as_that(arguments: list[str],
     )
     assert run.returncode == 2
     (line,) = run.stderr.decode().splitlines()
-    assert line == "moonshim: the current folder does not exist any more; change to another one (`cd`)"
+    assert line == "moonshim: the current folder no longer exists; change to another folder"

@@ -1,7 +1,8 @@
-"""The command `moonshim`: arguments -> the command that they name; only that one is imported."""
+"""The `moonshim` command: imports and runs the command named by the first argument, and no other."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -10,40 +11,43 @@ from typing import Final
 
 from moonshim.cli import console
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "main", "parser"]
 
 COMMANDS: Final = {
-    "serve": "run the gateway: one address for every client",
-    "simulate": "run a Kimi API without a model: strict, and with faults on a dial",
-    "chat": "chat with a model that has tools, or get one answer for a script",
-    "trust": "show what a configuration in the current folder would do, and trust it",
-    "config": "check a configuration, or print an example of one",
-    "keys": "make, list and revoke the keys of the gateway",
-    "doctor": "ask every provider once, and tell what is right and what is not",
-    "mend": "mend recorded streams of a Kimi model, and tell what was put right",
-    "explain": "show what a host would be sent for a request, and why it differs",
+    "init": "create a configuration: choose a host, a key and models",
+    "serve": "run the gateway: one API for all your clients and hosts",
+    "launch": "start Claude Code, Codex or another client on Kimi models",
+    "chat": "chat with a model that can use tools, or get one answer",
+    "simulate": "run a simulated Kimi API that can inject faults, for tests",
+    "config": "check a configuration, or print an example",
+    "trust": "review and trust the configuration in the current folder",
+    "keys": "create, list and revoke gateway keys",
+    "usage": "show tokens and cost by key, session, model or day",
+    "doctor": "send a test request to each provider and report problems",
+    "completion": "print a completion script for bash, zsh or fish",
+    "mend": "repair recorded streams of a Kimi model and report the repairs",
+    "explain": "show the request that a host would receive, and why",
 }
-"""A command's name is its module's name; the module has `main(argv) -> int`."""
+"""A command's name is its module's name; the module has `main(argv) -> int` and `parser() -> console.Parser`."""
 
+_GROUPS: Final = {
+    "run": ("serve", "launch", "chat", "simulate"),
+    "observe": ("usage",),
+    "set up": ("init", "config", "trust", "keys", "doctor", "completion"),
+    "debug": ("mend", "explain"),
+}
 _EXAMPLES: Final = """\
 examples:
-  moonshim serve                run the gateway on ./moonshim.toml, or on the keys in the environment
-  moonshim serve --demo         the same without any key: on the simulator
-  moonshim simulate             only the simulator, for tests of your own: a Kimi API at 127.0.0.1:8485
-  moonshim simulate faults      every way in which it can go wrong
-  moonshim chat                 an agent on this terminal; --demo needs no key
-  moonshim chat -p "…"          one answer, for scripts
-  moonshim doctor               is every key, address and model right? asks each host once
-  moonshim config example > moonshim.toml           a file to begin with
-  moonshim trust                let this folder's moonshim.toml be used, after a look at what it does
-  moonshim config check         what a configuration means, or everything that is wrong with it
-  moonshim keys new alice       a key for somebody else who uses this gateway
-  moonshim mend leaked.sse      the mended stream; what was put right is told on standard error
-  curl -sN … | moonshim mend    the same, while it arrives
-  moonshim mend --help          all that it can do
-  moonshim explain request.json --host moonshot     what that host would be sent, and why
+  moonshim init                 create a configuration, step by step
+  moonshim serve --demo         try the gateway without a key, on the simulator
+  moonshim serve                serve ./moonshim.toml, or the keys you exported
+  moonshim doctor               check every key, URL and model
+  moonshim chat -p "What is in this folder?"
+  moonshim config example > moonshim.toml
+  moonshim mend leaked.sse > mended.sse
+  moonshim explain request.json --host moonshot
 
-Each command has a --help of its own. The pages are in docs/: configuration.md, operating.md, security.md, …
+Run `moonshim COMMAND --help` for the options of a command.
 """
 
 
@@ -58,11 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         console.silence(sys.stdout, sys.stderr)
         return console.BROKEN_PIPE
-    except SystemExit as stopped:  # how argparse exits, after --help and after an error
+    except SystemExit as stopped:  # argparse exits this way, after --help and after an error
         return stopped.code if isinstance(stopped.code, int) else console.DONE
     except OSError as error:
         if _working_folder_is_gone():
-            console.print_note("moonshim: the current folder does not exist any more; change to another one (`cd`)")
+            console.print_note("moonshim: the current folder no longer exists; change to another folder")
             return console.BAD_USAGE
         if error.filename is not None:
             console.print_note(f"moonshim: {console.safe(str(error.filename))}: {error.strerror}")
@@ -78,21 +82,31 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in COMMANDS:
         code: int = import_module(f"moonshim.cli.{arguments[0]}").main(arguments[1:])
         return code
-    parser = console.Parser(
-        prog="moonshim",
-        usage="moonshim COMMAND [ARGUMENT ...]",
-        description="Tool calling with Kimi models, made right.",
-        epilog=_EXAMPLES,
-    )
-    parser.add_argument("--version", action="store_true", help="show the version")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for name, summary in COMMANDS.items():
-        commands.add_parser(name, help=summary)
-    if parser.parse_args(arguments).version:
+    command = parser()
+    if command.parse_args(arguments).version:
         print(f"moonshim {_version()}", flush=True)
         return console.DONE
-    parser.print_help(sys.stderr)
+    command.print_help(sys.stderr)
     return console.BAD_USAGE
+
+
+def parser() -> console.Parser:
+    """The parser of the arguments before a command's own; it imports no command."""
+    groups = [
+        "\n".join([f"{title}:", *(f"  {name:<12}{COMMANDS[name]}" for name in names)])
+        for title, names in _GROUPS.items()
+    ]
+    made = console.Parser(
+        prog="moonshim",
+        usage="moonshim COMMAND [ARGUMENT ...]",
+        description="\n\n".join(["Reliable tool calling for Kimi models.", *groups]),
+        epilog=_EXAMPLES,
+    )
+    made.add_argument("--version", action="store_true", help="show the version and exit")
+    commands = made.add_subparsers(metavar="COMMAND", help=argparse.SUPPRESS)
+    for name in COMMANDS:
+        commands.add_parser(name)
+    return made
 
 
 def _working_folder_is_gone() -> bool:
@@ -109,4 +123,4 @@ def _version() -> str:
     try:
         return version("moonshim")
     except PackageNotFoundError:
-        return "(version unknown: it runs from a folder and is not installed)"
+        return "(version unknown: the package is not installed)"

@@ -6,14 +6,15 @@ import asyncio
 import os
 import signal
 import sys
-from argparse import SUPPRESS
-from collections.abc import Sequence
+from argparse import SUPPRESS, ArgumentTypeError
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moonshim.chat.efforts import EFFORTS, WAYS_TO_THINK
 from moonshim.cli import console, numbers
+from moonshim.cli.suggest import suggest
 from moonshim.errors import MoonshimError
 
 if TYPE_CHECKING:
@@ -25,32 +26,35 @@ _NEEDED: Final = ("prompt_toolkit", "rich", "aiohttp")
 _NEEDED_BY_DEMO: Final = ("uvicorn", "httptools", "structlog")
 _TERMINATED: Final = 143
 """128 plus SIGTERM."""
-_USAGE: Final = """moonshim chat [--model NAME] [--provider NAME] [--resume [ID]] [--folder DIR] [--yolo] …
-       moonshim chat -p PROMPT [--output text|json|stream-json] …"""
 _EPILOG: Final = """\
 in the chat:
-  /help lists the commands and keys. Ctrl-C stops an answer, twice leaves; Ctrl-T shows or hides reasoning.
+  /help lists the commands and keys. Ctrl-C stops an answer, twice leaves the
+  chat. Ctrl-T shows or hides the reasoning.
 
-one answer for a script (-p):
-  --output text         the answer as text; what went wrong is told on standard error
-  --output json         one object: text, reasoning, calls, usage, cost, ending, detail, rounds, repairs, …
-  --output stream-json  a line for every step, as it happens; the last one is of type run_ended
-  Nobody can be asked: tools that write or run commands are refused, unless --allow or --yolo allows them.
+output formats for -p:
+  text         the answer; errors go to standard error
+  json         one object: text, reasoning, calls, usage, cost, ending, detail,
+               rounds, repairs, …
+  stream-json  one line of JSON per step, as it happens; the last line has the
+               type run_ended
 
-exit codes:
-  0    the model answered; or somebody left the chat
-  1    the host failed
-  2    the command was not understood, or nothing is configured
-  3    stopped: too many rounds, or the same call with the same result again and again
-  130  interrupted
+With -p there is no confirmation prompt: tools that write files or run commands
+are refused unless --allow or --yolo permits them.
 
 examples:
-  moonshim chat                                     with what is configured, or with the keys in the environment
-  moonshim chat --demo                              with the simulator: no key, and no model
-  moonshim chat --base-url http://127.0.0.1:8000/v1 --model kimi-k2.5
-  moonshim chat --resume                            go on with the last conversation of this folder
+  moonshim chat                        use your configuration or exported keys
+  moonshim chat --demo                 use the simulator: no key, no model
+  moonshim chat --base-url http://127.0.0.1:8000/v1 --model kimi-k3
+  moonshim chat --resume               continue the last conversation here
   moonshim chat -p "What is in this folder?" --allow bash
-  git diff | moonshim chat -p - --output json"""
+  git diff | moonshim chat -p - --output json
+
+exit codes:
+  0    the model answered, or you left the chat
+  1    the host failed
+  2    invalid command line, or no configuration
+  3    stopped: too many rounds, or the same call kept giving the same result
+  130  interrupted"""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -62,8 +66,8 @@ def main(argv: Sequence[str]) -> int:
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
         console.print_note(
-            f"moonshim chat: the chat needs more than the engine does ({', '.join(missing)}):\n"
-            '  pip install "moonshim[chat]"   or, in a checkout: pip install ".[chat]"'
+            f"moonshim chat: the chat needs packages that are not installed ({', '.join(missing)}):\n"
+            '  pip install ".[chat]"   (in a checkout of Moonshim)'
         )
         return console.BAD_USAGE
     prompt = _prompt(command, given)
@@ -126,13 +130,15 @@ def _print_error(text: str) -> None:
 
 def _check(command: console.Parser, given: Any) -> None:
     if given.words:
-        command.error('a prompt comes behind -p, in quotes: moonshim chat -p "What is here?"; or type it in the chat')
+        command.error(
+            'unexpected argument; pass a prompt with -p, in quotes: moonshim chat -p "What is in this folder?"'
+        )
     if given.demo and (given.config is not None or given.base_url is not None):
-        command.error("--demo talks to the simulator: --config and --base-url have no place beside it")
+        command.error("--demo uses the simulator and cannot be combined with --config or --base-url")
     if given.base_url is not None and (given.config is not None or given.provider is not None):
-        command.error("--base-url is the whole provider: --config and --provider have no place beside it")
+        command.error("--base-url replaces the configuration and cannot be combined with --config or --provider")
     if given.key_env is not None and given.base_url is None:
-        command.error("--key-env belongs to --base-url; the configuration says where its own keys are")
+        command.error("--key-env requires --base-url; the configuration sets the keys of its own providers")
 
 
 def _prompt(command: console.Parser, given: Any) -> str | None:
@@ -141,21 +147,21 @@ def _prompt(command: console.Parser, given: Any) -> str | None:
         if sys.stdin is not None and sys.stdin.isatty():
             if sys.stdout is not None and sys.stdout.isatty():
                 if given.output != "text":
-                    command.error(f"--output {given.output} is for -p")
+                    command.error(f"--output {given.output} requires -p")
                 return None
-            command.error("standard output is no terminal: -p PROMPT gives one answer, for scripts")
+            command.error("standard output is not a terminal; use -p PROMPT to get one answer for a script")
         given.prompt = "-"
     prompt: str = given.prompt
     if prompt == "-":
         prompt = _standard_input(command)
     if not prompt.strip():
-        command.error("there is nothing to ask: the prompt is empty")
+        command.error("the prompt is empty")
     return prompt
 
 
 def _standard_input(command: console.Parser) -> str:
     if sys.stdin is None:
-        command.error("there is no standard input to read the prompt from")
+        command.error("cannot read the prompt: standard input is closed")
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
@@ -191,67 +197,121 @@ def parser() -> console.Parser:
     """The command's arguments."""
     made = console.Parser(
         prog="moonshim chat",
-        usage=_USAGE,
-        description="Chat with a model that has tools: bash, read_file, write_file, edit_file, glob and grep. Files\n"
-        "outside of the folder are out of their reach, and somebody is asked before anything is written or\n"
-        "run. Providers are those of the gateway: its configuration, or keys in the environment.",
+        usage="moonshim chat [OPTIONS]\n       moonshim chat -p PROMPT [OPTIONS]",
+        description="Chat with a model that has tools: bash, read_file, write_file, edit_file, glob\n"
+        "and grep. The file tools only see the working folder. You confirm each write\n"
+        "and each command before it runs. Providers come from the gateway's\n"
+        "configuration, or from API keys in the environment.",
         epilog=_EPILOG,
     )
-    add = made.add_argument
-    add("words", nargs="*", help=SUPPRESS)  # avoids an error about "unrecognized arguments" for a prompt
-    add("-p", "--prompt", metavar="PROMPT", help="give one answer and end; - reads the prompt from standard input")
-    add("--output", choices=("text", "json", "stream-json"), default="text", help="what -p writes (default: text)")
+    made.add_argument("words", nargs="*", help=SUPPRESS)  # avoids an error about "unrecognized arguments" for a prompt
+    _add_model_options(made)
+    _add_tool_options(made)
+    _add_conversation_options(made)
+    return made
+
+
+def _add_model_options(made: console.Parser) -> None:
+    add = made.add_argument_group("model").add_argument
     add("--model", metavar="NAME", help="a model, an alias, or provider/model")
-    add("--provider", metavar="NAME", help="a provider of the configuration")
-    add("--base-url", metavar="URL", help="the address of any host; needs --model")
-    add("--key-env", metavar="NAME", help="the environment variable with the key for --base-url")
-    add(
-        "--config", metavar="FILE", help="the configuration; if not given: MOONSHIM_CONFIG, ./moonshim.toml or .json, …"
+    add("--provider", metavar="NAME", help="a provider from the configuration")
+    add("--base-url", metavar="URL", help="base URL of any host; requires --model")
+    suggest(
+        add("--key-env", metavar="NAME", help="environment variable that holds the API key for --base-url"),
+        "variables",
     )
-    add("--demo", action="store_true", help="chat with the simulator, which is no model; configuration is not read")
-    add(
-        "--resume",
-        metavar="ID",
-        nargs="?",
-        const="last",
-        help="go on with a conversation; without ID: the last of this folder",
+    suggest(
+        add("--config", metavar="FILE", help="configuration file (default: same as `moonshim serve`)"),
+        "files",
     )
-    add("--folder", metavar="DIR", default=".", help="where the tools work (default: the current folder)")
-    add("--outside", action="store_true", help="tools may leave that folder")
-    add("--yolo", action="store_true", help="never ask before something is written or run")
-    add("--allow", metavar="TOOL", action="append", default=[], help="never ask for this tool; may be repeated")
-    add(
-        "--pass-env",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="give commands this variable although it is named like a secret (GH_TOKEN); may be repeated",
-    )
+    add("--demo", action="store_true", help="use the simulator: no model, no keys, no configuration")
     add(
         "--thinking",
         metavar="HOW",
         type=str.lower,
         choices=WAYS_TO_THINK,
-        help=f"on, off, or an effort: {', '.join(EFFORTS)}",
+        help=f"on, off, or an effort: {', '.join(EFFORTS)} (default: up to the model)",
     )
-    add("--tool-format", metavar="NAME", help="how the model is told of tools (default: by its name)")
-    add("--system", metavar="TEXT", help="another system prompt; empty: none")
+    suggest(
+        add("--tool-format", metavar="NAME", help="how tools are described to the model (default: from its name)"),
+        names=_tool_formats,
+    )
+    add("--system", metavar="TEXT", help='replace the system prompt ("": none)')
+
+
+def _add_tool_options(made: console.Parser) -> None:
+    add = made.add_argument_group("tools").add_argument
+    suggest(
+        add("--folder", metavar="DIR", default=".", help="working folder of the tools (default: the current folder)"),
+        "folders",
+    )
+    add("--outside", action="store_true", help="let the file tools leave the working folder")
+    suggest(
+        add(
+            "--allow",
+            metavar="TOOL",
+            action="append",
+            default=[],
+            help="run this tool without confirmation (repeatable)",
+        ),
+        names=_tool_names,
+    )
+    add("--yolo", action="store_true", help="run every tool without confirmation")
+    suggest(
+        add(
+            "--pass-env",
+            metavar="NAME",
+            action="append",
+            default=[],
+            help="pass this variable to commands although its name looks like a secret, such as GH_TOKEN (repeatable)",
+        ),
+        "variables",
+    )
     add(
         "--rounds",
         metavar="N",
         type=_rounds,
         default=50,
-        help="how often the model is asked for one prompt; -1: no bound",
+        help="maximum number of model requests per prompt (default: 50; -1: no limit)",
     )
     add(
         "--repeats",
         metavar="N",
-        type=lambda text: numbers.integer(text, "how many repeats (0: no limit)", 0, 1_000_000),
+        type=lambda text: numbers.integer(text, 0, 1_000_000),
         default=4,
-        help="how often the same call may give the same result in a row; 0: no limit",
+        help="how many times in a row the same call may give the same result (default: 4; 0: no limit)",
     )
-    return made
+
+
+def _add_conversation_options(made: console.Parser) -> None:
+    add = made.add_argument_group("conversation").add_argument
+    add(
+        "--resume",
+        metavar="ID",
+        nargs="?",
+        const="last",
+        help="continue a conversation (default ID: the last one of this folder)",
+    )
+    add("-p", "--prompt", metavar="PROMPT", help="print one answer and exit; - reads the prompt from standard input")
+    add("--output", choices=("text", "json", "stream-json"), default="text", help="output of -p (default: text)")
 
 
 def _rounds(text: str) -> int:
-    return -1 if text.strip() == "-1" else numbers.integer(text, "how many rounds (-1: no bound)", 1, 1_000_000)
+    if text.strip() == "-1":
+        return -1
+    try:
+        return numbers.integer(text, 1, 1_000_000)
+    except ArgumentTypeError as error:
+        raise ArgumentTypeError(f"{error} (-1: no limit)") from None
+
+
+def _tool_formats() -> Iterable[str]:
+    from moonshim.engine.formats import TOOL_FORMATS
+
+    return TOOL_FORMATS
+
+
+def _tool_names() -> Iterable[str]:
+    from moonshim.agent.toolbox import toolbox
+
+    return [tool.name for tool in toolbox(Path())]

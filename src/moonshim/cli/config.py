@@ -1,8 +1,7 @@
-"""`moonshim config`: a configuration file -> a summary, or everything that is wrong with it; and an example."""
+"""`moonshim config`: a configuration file -> a summary, or every problem in it; and an example."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,15 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from moonshim.cli import console
+from moonshim.cli.suggest import suggest
 from moonshim.cli.trust import review_lines
 from moonshim.config import (
     EXAMPLE,
-    LOOKED_FOR,
     Config,
     ConfigError,
     FoundConfig,
     GatewayKey,
     ProviderConfig,
+    Routes,
     TransformerUse,
     config_from_environment,
     endpoint_of,
@@ -28,56 +28,86 @@ from moonshim.config import (
     warnings_of,
     without_secrets,
 )
+from moonshim.config.missing import FIRST_STEP, describe_missing
 from moonshim.config.trust import NotTrusted, TrustRecordError, take_snapshot
 from moonshim.engine.hosts.detect import profile_for
 from moonshim.gateway.process.settings import HOST, PORT, ServeSettings, startup_problems
 from moonshim.http_server.sockets import BindError
+from moonshim.usage.budgets import budget_warnings, describe_budget
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]
 
-_USAGE: Final = "moonshim config check [FILE]\n       moonshim config example"
 _EPILOG: Final = """\
 examples:
   moonshim config example > moonshim.toml
   moonshim config check
   moonshim config check ~/.claude-code-router/config.json
 
-Without FILE it is what `moonshim serve` would read: MOONSHIM_CONFIG, moonshim.toml or moonshim.json here, the same in
-your configuration folder, or else the usual environment variables. A file here that is not trusted (see `moonshim
-trust --help`) is only read: what it would do is shown, and nothing of it is run.
-
 exit codes:
-  0  the configuration can be used; what it means is shown, and what may surprise
-  1  it cannot; every problem is told
-  2  the command was not understood, or what you trust cannot be looked up"""
+  0  the configuration is valid; its meaning and warnings are shown
+  1  the configuration is invalid; every problem is listed
+  2  invalid command line, or the record of trusted files cannot be read"""
+_CHECK_ABOUT: Final = """\
+Load a configuration the way `moonshim serve` does and show what it means, or
+list every problem in it. Nothing is sent to a host.
+
+Without FILE, check what `moonshim serve` would load: MOONSHIM_CONFIG, then
+moonshim.toml or moonshim.json in this folder, then in your configuration
+folder, then the API keys in the environment. A file in this folder that you do
+not trust (see `moonshim trust --help`) is only parsed: the check shows what it
+would do, and runs none of its code."""
+_EXAMPLE_ABOUT: Final = "Print a commented configuration in TOML to start from."
 
 _ACTIONS: Final = ("check", "example")
 _SHOWN_MODELS: Final = 12
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run `moonshim config`; return the exit code."""
-    parser = console.Parser(
+def parser() -> console.Parser:
+    """The command's arguments."""
+    made = console.Parser(
         prog="moonshim config",
-        usage=_USAGE,
-        description="Check a configuration, or print one to begin with.",
+        usage="moonshim config check [FILE]\n       moonshim config example",
+        description="Check a configuration, or print an example to start from.",
         epilog=_EPILOG,
     )
-    parser.add_argument("action", choices=_ACTIONS, type=_action, help="check a file, or print an example")
-    parser.add_argument("file", metavar="FILE", nargs="?", help="the file to check")
-    given = parser.parse_args(list(argv))
+    actions = made.add_subparsers(
+        title="actions", prog="moonshim config", dest="action", metavar="ACTION", required=True
+    )
+    check = actions.add_parser(
+        "check",
+        help="check a configuration and show what it means",
+        usage="moonshim config check [FILE]",
+        description=_CHECK_ABOUT,
+    )
+    suggest(
+        check.add_argument(
+            "file", metavar="FILE", nargs="?", help="file to check (default: what `moonshim serve` would load)"
+        ),
+        "files",
+    )
+    actions.add_parser(
+        "example",
+        help="print an example configuration",
+        usage="moonshim config example > moonshim.toml",
+        description=_EXAMPLE_ABOUT,
+    )
+    return made
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run `moonshim config`; return the exit code."""
+    command = parser()
+    if argv and argv[0] not in _ACTIONS and _is_file_name(argv[0]):
+        command.error(f"unknown action; to check a file, run `moonshim config check {argv[0]}`")
+    given = command.parse_args(list(argv))
     if given.action == "example":
-        if given.file is not None:
-            parser.error("example prints to standard output: moonshim config example > moonshim.toml")
         print(EXAMPLE, end="", flush=True)
         return console.DONE
     return _check(given.file)
 
 
-def _action(text: str) -> str:
-    if text not in _ACTIONS and (Path(text).suffix or Path(text).exists()):
-        raise argparse.ArgumentTypeError(f"a file is checked by `moonshim config check {text}`")
-    return text
+def _is_file_name(text: str) -> bool:
+    return not text.startswith("-") and (bool(Path(text).suffix) or Path(text).exists())
 
 
 def _check(file: str | None) -> int:
@@ -94,14 +124,12 @@ def _check(file: str | None) -> int:
         return _refuse(error.problems, error.notes)
     if config is None:
         console.print_note(
-            "moonshim config: there is no configuration: no moonshim.toml or moonshim.json here or in your "
-            f"configuration folder, and none of {', '.join(LOOKED_FOR)} in the environment. "
-            "`moonshim config example` prints one to begin with"
+            f"moonshim config: {console.safe_lines(describe_missing(os.environ, 'the FILE argument'))}\n{FIRST_STEP}"
         )
         return console.FAILED
     if problems := _startup_problems(config, found):
         return _refuse([f"{config.source}: {problem}" for problem in problems], warnings_of(config))
-    print("\n".join(_report(config, console.Paint(sys.stdout))), flush=True)
+    print("\n".join(_report(config, console.Paint(sys.stdout), in_file=found is not None)), flush=True)
     return console.DONE
 
 
@@ -113,12 +141,14 @@ def _show_untrusted(path: Path, problem: str) -> int:
         return _refuse([*error.problems, problem], error.notes)
     review = take_snapshot(path, os.environ).review
     lines = review_lines(review, console.Paint(sys.stdout))
-    print("\n".join([f"{console.safe(str(path))} would do this:", *lines, ""]), flush=True)
+    print(
+        "\n".join([f"{console.safe(str(path))} is not trusted yet. This is what it would do:", *lines, ""]), flush=True
+    )
     return _refuse([problem], [])
 
 
 def _startup_problems(config: Config, found: FoundConfig | None) -> list[str]:
-    """Why `moonshim serve` would refuse it, although it can be loaded."""
+    """Why `moonshim serve` would refuse it although it can be loaded."""
     given = {} if found is None else {"config": str(found.path), "needs_trust": found.needs_trust}
     try:
         return startup_problems(config, ServeSettings.of(config, **given))
@@ -136,22 +166,23 @@ def _refuse(problems: Sequence[str], notes: Sequence[str]) -> int:
     return console.FAILED
 
 
-def _report(config: Config, paint: console.Paint) -> Iterator[str]:
-    warnings = warnings_of(config)
+def _report(config: Config, paint: console.Paint, *, in_file: bool) -> Iterator[str]:
+    warnings = [*warnings_of(config), *budget_warnings(config)]
     count = len(config.providers)
-    yield (
-        paint.green("✓ ")
-        + paint.bold(console.safe(config.source))
-        + (
-            f" can be used: {count} provider{'s' if count != 1 else ''}, "
-            f"{len(warnings) or 'no'} warning{'s' if len(warnings) != 1 else ''}"
-        )
+    counts = (
+        f"{count} provider{'s' if count != 1 else ''}, "
+        f"{len(warnings) or 'no'} warning{'s' if len(warnings) != 1 else ''}"
     )
+    if in_file:
+        yield f"{paint.green('✓')} {paint.bold(console.safe(config.source))} is valid: {counts}"
+    else:
+        yield f"{paint.green('✓')} configured from the environment: {counts} (keys not tested; run `moonshim doctor`)"
     for provider in config.providers:
         yield ""
         yield paint.bold(console.safe(provider.name)) + "  " + console.safe(without_secrets(endpoint_of(provider)))
         yield from _rows(_describe_provider(provider), paint, {"key": _describe_keys(provider, paint)})
-    yield from _section("aliases", [(name, " then ".join(targets)) for name, targets in config.aliases.items()], paint)
+    yield from _section("aliases", [(name, ", then ".join(targets)) for name, targets in config.aliases.items()], paint)
+    yield from _section("routes", _describe_routes(config.routes), paint)
     yield from _section("gateway keys", [(key.name, _describe_gateway_key(key)) for key in config.keys], paint)
     yield from _section("gateway", _describe_gateway(config), paint)
     if warnings:
@@ -161,43 +192,59 @@ def _report(config: Config, paint: console.Paint) -> Iterator[str]:
             yield "  " + paint.yellow("! ") + console.safe(warning)
 
 
+def _describe_routes(routes: Routes) -> list[tuple[str, str]]:
+    about = {
+        "long_context": f" (over {routes.long_context_tokens} tokens)",
+        "background": f" (for {', '.join(routes.background_models)})",
+    }
+    return [(name, ", then ".join(targets) + about.get(name, "")) for name, targets in routes.targets.items()]
+
+
 def _describe_provider(provider: ProviderConfig) -> list[tuple[str, str]]:
     model = provider.models[0] if provider.models else ""
     row = profile_for(model=model, host=provider.host, base_url=provider.api_base_url, upstream=provider.dialect)
-    found = "named" if provider.host else "from its address"
+    found = "set by `host`" if provider.host else "detected from the URL"
     if row.host == "generic" and row.generation != "other" and not provider.host:
-        found += '; if you know what runs there, name it: host = "vllm", …'
+        found += '; set it if you know which server it is: host = "vllm"'
     shown = ", ".join(provider.models[:_SHOWN_MODELS])
     more = len(provider.models) - _SHOWN_MODELS
     rows = [
         ("dialect", provider.dialect),
-        ("host row", f"{row.host} ({found})"),
+        ("host", f"{row.host} ({found})"),
         ("key", ""),
-        ("models", (shown + (f" and {more} more" if more > 0 else "")) or f"any, as {provider.name}/NAME"),
-        ("chain", _chain(provider.transformers)),
+        ("models", (shown + (f" and {more} more" if more > 0 else "")) or f"any ({provider.name}/NAME)"),
+        ("transformers", _chain(provider.transformers)),
     ]
-    rows += [(f"chain of {name}", _chain(chain)) for name, chain in provider.model_transformers.items()]
+    rows += [(f"transformers for {name}", _chain(chain)) for name, chain in provider.model_transformers.items()]
     if provider.overrides:
-        rows.append(("cells", ", ".join(provider.overrides)))
-    rows += [(f"cells of {name}", ", ".join(cells)) for name, cells in provider.model_overrides.items()]
+        rows.append(("overrides", ", ".join(provider.overrides)))
+    rows += [(f"overrides for {name}", ", ".join(fields)) for name, fields in provider.model_overrides.items()]
     if provider.body:
         rows.append(("body", ", ".join(provider.body)))
-    rows += [(f"body of {name}", ", ".join(fields)) for name, fields in provider.model_bodies.items()]
+    rows += [(f"body for {name}", ", ".join(fields)) for name, fields in provider.model_bodies.items()]
     if provider.headers:
         rows.append(("headers", ", ".join(provider.headers)))
     if provider.proxy:
         rows.append(("proxy", without_secrets(provider.proxy)))
-    waits = provider.timeouts
-    rows.append(("waits", f"{waits.connect:g} s, first byte {waits.first_byte:g} s, between {waits.between_bytes:g} s"))
+    timeouts = provider.timeouts
+    rows.append(
+        (
+            "timeouts",
+            (
+                f"connect {timeouts.connect:g} s, first byte {timeouts.first_byte:g} s, "
+                f"between bytes {timeouts.between_bytes:g} s"
+            ),
+        )
+    )
     return rows
 
 
 def _describe_keys(provider: ProviderConfig, paint: console.Paint) -> str:
-    """Where its keys come from; never the keys."""
+    """Where its API keys come from; never the keys themselves."""
     if not provider.key_sources:
-        return "the client's own" if provider.passes_client_key else "none"
+        return "from the client" if provider.passes_client_key else "none"
     return ", ".join(
-        f"{paint.green('set')} ({console.safe(source.place)})"
+        f"{paint.green('set')} ({'from ' * source.place.startswith('the ')}{console.safe(source.place)})"
         if source.found
         else f"{paint.red('missing')} ({console.safe(source.place)})"
         for source in provider.key_sources
@@ -206,28 +253,30 @@ def _describe_keys(provider: ProviderConfig, paint: console.Paint) -> str:
 
 def _chain(uses: tuple[TransformerUse, ...] | None) -> str:
     if uses is None:
-        return "everything is mended for a Kimi"
-    return " then ".join(use.name for use in uses) or "none"
+        return "default (all repairs for Kimi models)"
+    return ", then ".join(use.name for use in uses) or "none"
 
 
 def _describe_gateway_key(key: GatewayKey) -> str:
     limits = {
-        "requests a minute": key.requests_per_minute,
-        "tokens a minute": key.tokens_per_minute,
-        "streams at once": key.concurrent_streams,
+        "requests/min": key.requests_per_minute,
+        "tokens/min": key.tokens_per_minute,
+        "concurrent streams": key.concurrent_streams,
     }
     parts = [", ".join(key.models) or "all models"]
     parts += [f"{number:,} {unit}" for unit, number in limits.items() if number is not None]
+    parts += map(describe_budget, key.budgets)
     if key.expires is not None:
-        parts.append(f"until {key.expires:%Y-%m-%d %H:%M %Z}")
+        parts.append(f"expires {key.expires:%Y-%m-%d %H:%M %Z}")
     return "; ".join(parts)
 
 
 def _describe_gateway(config: Config) -> list[tuple[str, str]]:
+    generated = "generated at each start" if config.store == "memory:" else "generated, and saved in the store"
     rows = [
         ("address", f"{config.host or HOST}, port {config.port or PORT}"),
         ("store", without_secrets(config.store)),
-        ("secret", "set" if config.secret is not None else "made once, and kept in the store"),
+        ("secret", "set" if config.secret is not None else generated),
     ]
     if config.workers:
         rows.append(("workers", str(config.workers)))

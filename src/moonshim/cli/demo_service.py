@@ -20,7 +20,7 @@ from moonshim.simulator.server import Simulator
 __all__ = ["DemoService", "demo_config", "open_demo"]
 
 _PATIENT: Final = Retries(breaker_failures=1_000_000)
-"""A fault that one request asks for says nothing about the next one."""
+"""Faults are selected per request, so they must not open the circuit breaker for other requests."""
 
 
 async def open_demo(settings: ServeSettings, worker: int) -> DemoService:

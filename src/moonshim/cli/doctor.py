@@ -1,4 +1,4 @@
-"""`moonshim doctor`: a configuration -> a line for each provider: whether it works, and what to do if it does not."""
+"""`moonshim doctor`: a configuration -> for each provider, whether it works and how to fix it if it does not."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moonshim.cli import console
+from moonshim.cli.suggest import suggest
 from moonshim.config import (
-    LOOKED_FOR,
     Config,
     ConfigError,
     config_from_environment,
@@ -21,30 +21,31 @@ from moonshim.config import (
     look_for_config,
     warnings_of,
 )
+from moonshim.config.missing import FIRST_STEP, describe_missing
+from moonshim.config.trust import NotTrusted
 from moonshim.http_server.log_lines import json_for_terminal
 
 if TYPE_CHECKING:
-    from moonshim.doctor.check import ProviderReport
+    from moonshim.doctor.findings import ProviderReport
 
 __all__ = ["main", "parser"]
 
 _DEFAULT_SECONDS: Final = 60.0
 _MOST_SECONDS: Final = 3600.0
-_USAGE: Final = """moonshim doctor [--config FILE] [--provider NAME ...] [--model MODEL]
-                       [--timeout S] [--user-agent TEXT] [--json]"""
 _EPILOG: Final = """\
+For each provider, the doctor asks a question that needs a tool and returns the
+tool's result: two short requests that use a few hundred tokens. API keys are
+never shown, only where they come from.
+
 examples:
-  moonshim doctor                                  every provider that `moonshim serve` would use
+  moonshim doctor
   moonshim doctor --provider openrouter --model moonshotai/kimi-k2.6
   moonshim doctor --json | jq -r 'select(.right | not) | .provider'
 
-It asks each provider a question that needs a tool, and hands back what the tool gave: two short requests, which cost
-a few hundred tokens. Keys are never shown, only where they are from.
-
 exit codes:
-  0  all is right
-  1  something is wrong with a provider; what to do about it is told
-  2  the command was not understood, or there is nothing to check"""
+  0  every provider works
+  1  a provider has a problem; the report says how to fix it
+  2  invalid command line, or nothing to check"""
 _MARKS: Final = {"right": ("✓", "green"), "wrong": ("✗", "red"), "unknown": ("·", "dim")}
 
 
@@ -57,8 +58,8 @@ def main(argv: Sequence[str]) -> int:
     given = parser().parse_args(list(argv))
     if find_spec("aiohttp") is None:
         console.print_note(
-            "moonshim doctor: asking hosts needs more than the engine does:\n"
-            '  pip install "moonshim[gateway]"   or, in a checkout: pip install ".[gateway]"'
+            "moonshim doctor: needs a package that is not installed (aiohttp):\n"
+            '  pip install ".[gateway]"   (in a checkout of Moonshim)'
         )
         return console.BAD_USAGE
     try:
@@ -66,7 +67,9 @@ def main(argv: Sequence[str]) -> int:
     except _CannotCheck as error:
         console.print_note(f"moonshim doctor: {error}")
         return console.BAD_USAGE
-    return asyncio.run(_check(config, given))
+    from moonshim.gateway.outbound.regions import settle_regions
+
+    return asyncio.run(_check(settle_regions(config, os.environ), given))
 
 
 async def _check(config: Config, given: Any) -> int:
@@ -97,7 +100,7 @@ class _Progress:
     def show(self, names: Sequence[str]) -> None:
         if self._on and names:
             columns = console.width_of(sys.stderr)
-            self._write(console.fit_columns(console.safe(f"asking {', '.join(names)} …"), columns - 1))
+            self._write(console.fit_columns(console.safe(f"checking {', '.join(names)} …"), columns - 1))
 
     def clear(self) -> None:
         if self._on:
@@ -134,16 +137,13 @@ def _configuration(file: str | None) -> Config:
     try:
         found = look_for_config(file, os.environ, Path.cwd())
         config = config_from_environment(os.environ) if found is None else load_found(found, os.environ)
+    except NotTrusted as error:
+        raise _CannotCheck(console.safe(str(error))) from None
     except ConfigError as error:
         lines = "\n".join(f"  {console.safe(problem)}" for problem in error.problems)
-        raise _CannotCheck(f"the configuration cannot be used:\n{lines}") from None
+        raise _CannotCheck(f"invalid configuration:\n{lines}") from None
     if config is None or not config.providers:
-        raise _CannotCheck(
-            "nothing is configured. Looked for:\n"
-            "  a file: --config FILE, MOONSHIM_CONFIG, moonshim.toml or .json here or in your configuration folder\n"
-            f"  a key in the environment: {', '.join(LOOKED_FOR)}\n"
-            "`moonshim config example` prints a file to begin with"
-        )
+        raise _CannotCheck(f"{console.safe_lines(describe_missing(os.environ))}\n{FIRST_STEP}")
     return config
 
 
@@ -156,8 +156,8 @@ def _select_providers(config: Config, names: Sequence[str]) -> Config:
     known = [provider.name for provider in config.providers]
     for name in names:
         if name not in known:
-            hint = nearest(name, known) or f"; there are {', '.join(known)}"
-            raise _CannotCheck(console.safe(f"there is no provider `{name}` in {config.source}{hint}"))
+            hint = nearest(name, known) or f" (known: {', '.join(known)})"
+            raise _CannotCheck(console.safe(f"unknown provider {name!r} in {config.source}{hint}"))
     chosen = tuple(provider for provider in config.providers if not names or provider.name in names)
     return replace(config, providers=chosen)
 
@@ -166,25 +166,38 @@ def parser() -> console.Parser:
     """The command's arguments."""
     made = console.Parser(
         prog="moonshim doctor",
-        usage=_USAGE,
-        description="Ask every provider once, with a tool: tell whether key, address, model and dialect are right,\n"
-        "what had to be mended, and what to do where something is wrong.",
+        usage="moonshim doctor [OPTIONS]",
+        description="Send a test request with a tool to each provider. The report says whether the\n"
+        "key, URL, model and dialect work, what had to be repaired, and how to fix each\n"
+        "problem.",
         epilog=_EPILOG,
     )
-    made.add_argument("--config", metavar="FILE", help="the configuration; if not given: what `moonshim serve` reads")
-    made.add_argument(
-        "--provider", metavar="NAME", nargs="+", action="extend", default=[], help="only these (default: all)"
+    what = made.add_argument_group("what to check")
+    suggest(
+        what.add_argument("--config", metavar="FILE", help="configuration file (default: same as `moonshim serve`)"),
+        "files",
     )
-    made.add_argument("--model", help="ask for this model (default: the first of each provider)")
-    made.add_argument(
+    what.add_argument(
+        "--provider",
+        metavar="NAME",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="check only these providers (default: all)",
+    )
+    what.add_argument("--model", metavar="NAME", help="model to test (default: the first model of each provider)")
+    how = made.add_argument_group("requests and output")
+    how.add_argument(
         "--timeout",
         metavar="S",
         type=_seconds,
         default=_DEFAULT_SECONDS,
-        help=f"how long a host may take to begin an answer, and to end it (default: {_DEFAULT_SECONDS:.0f})",
+        help=f"maximum seconds for a response to start, and to end (default: {_DEFAULT_SECONDS:.0f})",
     )
-    made.add_argument("--user-agent", metavar="TEXT", type=_header, help="ask as this client; some hosts look at it")
-    made.add_argument("--json", action="store_true", help="one line of JSON for each provider")
+    how.add_argument(
+        "--user-agent", metavar="TEXT", type=_header, help="send this User-Agent (default: one that the host accepts)"
+    )
+    how.add_argument("--json", action="store_true", help="print one line of JSON for each provider")
     return made
 
 
@@ -194,11 +207,11 @@ def _seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number <= _MOST_SECONDS:
-        raise ArgumentTypeError(f"{text!r} is no number of seconds from above 0 to {_MOST_SECONDS:.0f}")
+        raise ArgumentTypeError(f"expected a number of seconds above 0, at most {_MOST_SECONDS:.0f}, got {text[:40]!r}")
     return number
 
 
 def _header(text: str) -> str:
     if not (text.isascii() and text.isprintable() and text.strip()):
-        raise ArgumentTypeError("it cannot be sent as a header")
+        raise ArgumentTypeError("expected printable ASCII characters, as in an HTTP header")
     return text

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tomllib
-from datetime import date, datetime
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -46,7 +46,7 @@ class KeyFile:
         except OSError as error:
             raise CannotEdit(file_problem(path, error)) from None
         except UnicodeDecodeError:
-            raise CannotEdit(f"{path}: this is not UTF-8") from None
+            raise CannotEdit(f"{path}: not UTF-8") from None
         self.text = text.removeprefix(_BYTE_ORDER_MARK)
         self._mark = _BYTE_ORDER_MARK if self.text != text else ""
         self._newline = "\r\n" if "\r\n" in text else "\n"
@@ -88,7 +88,7 @@ class KeyFile:
         if self.is_json:
             self._replace(self._rewrite(after), after)
         elif place is None:
-            raise CannotEdit(f"{self._path}: take out the line with {name} by hand")
+            raise CannotEdit(f"{self._path}: remove the line with {name} by hand")
         elif left:
             self._replace("".join(self._without_block(self._lines, place)), after)
         else:
@@ -135,14 +135,14 @@ class KeyFile:
         try:
             return json.loads(text) if self.is_json else tomllib.loads(text)
         except RecursionError:
-            raise CannotEdit(f"{self._path}: this is nested too deeply") from None
+            raise CannotEdit(f"{self._path}: nested too deeply") from None
         except ValueError as error:
             if self.is_json:
                 raise CannotEdit(
-                    f"{self._path}: it has comments, or is no strict JSON ({error}), so it is not rewritten here: "
-                    "`moonshim keys new NAME --print` shows what to paste; what to take away, take away by hand"
+                    f"{self._path}: cannot edit a file with comments or invalid JSON ({error}). Edit it by hand: "
+                    "`moonshim keys new NAME --print` prints an entry to add; to revoke a key, delete its entry"
                 ) from None
-            raise CannotEdit(f"{self._path}: this is no TOML: {error}") from None
+            raise CannotEdit(f"{self._path}: invalid TOML: {error}") from None
 
     def _rewrite(self, value: Any) -> str:
         found = _INDENT.search(self.text)
@@ -157,7 +157,7 @@ class KeyFile:
         """
         starts = [at for at, line in enumerate(lines) if _KEYS_HEADER.match(line.rstrip("\r\n"))]
         if place >= len(starts):
-            raise CannotEdit(f"{self._path}: the key stands in a form that is not known here; take it out by hand")
+            raise CannotEdit(f"{self._path}: the key is not in its own [[keys]] table; remove it by hand")
         start = starts[place]
         end = next((at for at in range(start + 1, len(lines)) if _HEADER.match(lines[at])), len(lines))
         while _SAYS_NOTHING.match(lines[end - 1].rstrip("\r\n")):
@@ -176,16 +176,16 @@ class KeyFile:
             right = False
         if not right:
             raise CannotEdit(
-                f"{self._path}: `keys` or `gateway` stands in a form that is not known here; change it by hand: "
-                "`moonshim keys new NAME --print` shows a key, and `require_keys = true` belongs under `[gateway]`"
+                f"{self._path}: cannot edit `keys` or `gateway` as this file writes them. Edit it by hand: "
+                "`moonshim keys new NAME --print` prints a key, and `[gateway]` needs `require_keys = true`"
             )
         try:
             if self._path.read_bytes() != self._data:
-                raise CannotEdit(f"{self._path}: somebody else changed it just now; try again")
+                raise CannotEdit(f"{self._path}: the file was changed by another process; try again")
             replace_file(self._path, (self._mark + text).encode())
             self.text = text
         except OSError as error:
-            raise CannotEdit(f"{self._path}: cannot be written: {error.strerror}") from None
+            raise CannotEdit(f"{self._path}: cannot write this file: {error.strerror}") from None
 
 
 def create_file(path: Path) -> KeyFile:
@@ -194,7 +194,7 @@ def create_file(path: Path) -> KeyFile:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write("{}\n" if path.suffix.lower() in _JSON_SUFFIXES else "")
     except OSError as error:
-        raise CannotEdit(f"{path}: cannot be created: {error.strerror}") from None
+        raise CannotEdit(f"{path}: cannot create this file: {error.strerror}") from None
     return KeyFile(path)
 
 
@@ -203,7 +203,7 @@ def _check_object(value: Any) -> dict[str, Any]:
     if isinstance(value, list):
         return {"providers": value}
     if not isinstance(value, dict):
-        raise CannotEdit("this is no configuration")
+        raise CannotEdit("expected a configuration: an object, or a list of providers")
     if "api_base_url" in value and "providers" not in value:
         return {"providers": [value]}
     return dict(value)
@@ -230,7 +230,21 @@ def block_of(entry: Entry, *, in_json: bool) -> str:
         return json.dumps(_plain(entry), indent=2, ensure_ascii=False) + "\n"
     lines = ["[[keys]]"]
     for key, value in entry.items():
-        # A string, a number and a list of them are written in TOML as in JSON.
-        is_moment = isinstance(value, date | datetime)
-        lines.append(f"{key} = {_moment(value) if is_moment else json.dumps(value, ensure_ascii=False)}")
+        lines.append(f"{key} = {_toml(value)}")
     return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """
+    >>> _toml([{"period": "day", "limit": "5.00"}])
+    '[{ period = "day", limit = "5.00" }]'
+    """
+    match value:
+        case date():
+            return _moment(value)
+        case list():
+            return f"[{', '.join(map(_toml, value))}]"
+        case dict():
+            return f"{{ {', '.join(f'{key} = {_toml(inner)}' for key, inner in value.items())} }}"
+    # A string and a number are written in TOML as in JSON.
+    return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""`moonshim keys`: manage the gateway's keys. A new key is shown once; the configuration stores its digest."""
+"""`moonshim keys`: creates, lists and revokes gateway keys; the configuration stores only their digests."""
 
 from __future__ import annotations
 
@@ -17,45 +17,58 @@ from msgspec.structs import replace
 
 from moonshim.cli import console
 from moonshim.cli.key_file import CannotEdit, Entry, KeyFile, block_of, create_file
+from moonshim.cli.suggest import suggest
 from moonshim.config import ConfigError, FoundConfig, GatewayKey, load_keys, look_for_config, new_config_path
 from moonshim.config.files.find import NoSuchConfig
 from moonshim.config.files.locked_files import locked
 from moonshim.config.files.source_file import read_text
+from moonshim.config.tables.gateway_keys import RIGHTS
 from moonshim.config.trust import remember, trusted_snapshot
 from moonshim.gateway.inbound.auth import new_key
+from moonshim.usage.budgets import describe_budget
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]
 
-_USAGE: Final = """moonshim keys new NAME [--models PATTERN ...] [--expires 90d|DATE] [--rpm N] [--tpm N] [--streams N]
-                         [--config FILE] [--print]
+_USAGE: Final = """moonshim keys new NAME [OPTIONS]
        moonshim keys list [--config FILE]
        moonshim keys revoke NAME [--config FILE]"""
 _EPILOG: Final = """\
+Clients send a key as their API key: `Authorization: Bearer msk_…` or
+`x-api-key: msk_…`. Without --config, keys are stored in the configuration that
+`moonshim serve` loads. If there is none, `moonshim keys new` creates the file
+that --config or MOONSHIM_CONFIG names, or moonshim.toml in your configuration
+folder. A running gateway applies a change within two seconds. Restart a gateway
+that was started without a configuration file.
+
 examples:
-  moonshim keys new alice                              the key goes to standard output, and is shown this once
-  moonshim keys new ci --models 'kimi-*' --expires 90d --rpm 60 --tpm 200000 --streams 4
-  moonshim keys new bob --print                        the key, and the block to paste; no file is changed
+  moonshim keys new alice
+  moonshim keys new ci --models 'kimi-*' --expires 90d --rpm 60 --tpm 200000
   moonshim keys list
   moonshim keys revoke alice
 
-Clients send a key as `Authorization: Bearer msk_…` or as `x-api-key: msk_…`: it is what they call the API key.
-Without --config it is the file that `moonshim serve` would read. If there is none, `new` creates it: the one that
---config or MOONSHIM_CONFIG names, or moonshim.toml in your configuration folder. A gateway that runs takes a change
-within two seconds; one that was started without any file has to be started again.
-
 exit codes:
   0  done
-  1  it could not be done; a line says why
-  2  the command was not understood, or the configuration cannot be used"""
+  1  failed; the reason is printed
+  2  invalid command line or configuration"""
+_NEW_ABOUT: Final = """\
+Create a key and print it to standard output. It is shown only once: the
+configuration stores its digest. Clients need a key from then on."""
+_NEW_EPILOG: Final = """\
+examples:
+  moonshim keys new alice
+  moonshim keys new ci --models 'kimi-*' 'k3*' --expires 90d --streams 4
+  moonshim keys new intern --budget-day 5.00 --budget-month 60.00
+  moonshim keys new bob --print          change the configuration yourself"""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}", re.ASCII)
+_AMOUNT: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?", re.ASCII)
 _PERIOD: Final = re.compile(r"([1-9][0-9]{0,4})([hdwmy])", re.ASCII)
 _HOURS: Final = {"h": 1, "d": 24, "w": 7 * 24, "m": 30 * 24, "y": 365 * 24}
 
 
 def main(argv: Sequence[str]) -> int:
     """Run `moonshim keys`; return the exit code."""
-    given = _parser().parse_args(list(argv))
+    given = parser().parse_args(list(argv))
     act: Callable[[argparse.Namespace], int] = given.act
     try:
         return act(given)
@@ -76,7 +89,11 @@ def _new(given: argparse.Namespace) -> int:
         "requests_per_minute": given.rpm,
         "tokens_per_minute": given.tpm,
         "concurrent_streams": given.streams,
+        "rights": given.right,
     }
+    limits = {"day": given.budget_day, "month": given.budget_month}
+    budgets = [{"period": period, "limit": limit} for period, limit in limits.items() if limit is not None]
+    optional["budgets"] = budgets or None
     entry |= {field: value for field, value in optional.items() if value is not None}
     found = _find_config(given) or FoundConfig(new_config_path(given.config, os.environ, Path.cwd()), needs_trust=False)
     path = found.path
@@ -86,29 +103,29 @@ def _new(given: argparse.Namespace) -> int:
         print(f"{key}\n\n{block_of(entry, in_json=in_json)}", end="", flush=True)
         place, required = "the configuration", "`require_keys = true` under `[gateway]`"
         if in_json:
-            place, required = "the list `keys` of the configuration", '`"require_keys": true` in the object `gateway`'
+            place, required = "the `keys` list of the configuration", '`"require_keys": true` in the `gateway` object'
         console.print_note(
-            f"moonshim keys: the first line is the key, shown this once; the rest is for {place}. It "
-            f"should also say {required}"
+            f"moonshim keys: the first line is the key, shown only this once. Add the rest to {place}, "
+            f"and set {required}"
         )
         return console.DONE
     with _edit_key_file(found) as file:
         created = file is None
         names = [] if file is None else [known.name for known in load_keys(path, os.environ, file.text)]
         if given.name.lower() in map(str.lower, names):
-            raise CannotEdit(f"there is a key {given.name!r} already; revoke it first, or take another name")
+            raise CannotEdit(f"key {given.name!r} already exists; revoke it first, or choose another name")
         key, entry["digest"] = new_key()
         (file or create_file(path)).add(entry)
     # After writing: a key that could not be stored must not be handed out.
     print(key, flush=True)
-    console.print_note(f"moonshim keys: this is the key {given.name!r}, shown this once; {path} has its digest")
+    console.print_note(f"moonshim keys: created key {given.name!r}, shown only this once; {path} stores its digest")
     if created:
         console.print_note(
-            f"moonshim keys: {path} was created; `moonshim serve` reads it, and takes hosts from the environment"
+            f"moonshim keys: created {path}; `moonshim serve` loads it, and takes its providers from the environment"
         )
     if not names:
         console.print_note(
-            "moonshim keys: it is the first one: from now on every request needs a key (`require_keys = true`)"
+            "moonshim keys: this is the first key: every request now needs a key (`require_keys = true`)"
         )
     return console.DONE
 
@@ -121,7 +138,10 @@ def _list(given: argparse.Namespace) -> int:
     if not keys:
         console.print_note(f"moonshim keys: {path} has no keys")
         return console.DONE
-    rows = [("NAME", "MODELS", "EXPIRES", "REQ/MIN", "TOK/MIN", "STREAMS", "DIGEST"), *map(_row, keys)]
+    rows = [
+        ("NAME", "MODELS", "EXPIRES", "REQ/MIN", "TOK/MIN", "STREAMS", "BUDGETS", "RIGHTS", "DIGEST"),
+        *map(_row, keys),
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     paint = console.Paint(sys.stdout)
     for number, row in enumerate(rows):
@@ -134,14 +154,16 @@ def _list(given: argparse.Namespace) -> int:
 def _row(key: GatewayKey) -> tuple[str, ...]:
     expires = "never" if key.expires is None else f"{key.expires:%Y-%m-%d %H:%M %Z}"
     if key.expires is not None and key.expires <= datetime.now(UTC):
-        expires = f"over since {expires}"
+        expires = f"expired {expires}"
     limits = (key.requests_per_minute, key.tokens_per_minute, key.concurrent_streams)
     return (
         console.safe(key.name),
         console.safe(", ".join(key.models)) or "all",
         expires,
         *("-" if limit is None else f"{limit:,}" for limit in limits),
-        key.digest.partition(":")[2][:8] + "…",  # enough to tell two apart
+        console.safe(", ".join(map(describe_budget, key.budgets))) or "-",
+        ", ".join(key.rights) or "-",
+        key.digest.partition(":")[2][:8] + "…",  # enough to distinguish two keys
     )
 
 
@@ -152,14 +174,18 @@ def _revoke(given: argparse.Namespace) -> int:
         names = [] if file is None else [key.name for key in load_keys(path, os.environ, file.text)]
         if file is None or given.name not in names:
             near = difflib.get_close_matches(given.name, names, n=3)
-            hint = f"; is it {' or '.join(near)}?" if near else "; `moonshim keys list` shows which there are"
-            raise CannotEdit(f"there is no key {given.name!r} in {path}{hint}")
+            hint = (
+                f" (did you mean {' or '.join(map(repr, near))}?)"
+                if near
+                else "; run `moonshim keys list` to see the keys"
+            )
+            raise CannotEdit(f"no key {given.name!r} in {path}{hint}")
         file.remove(given.name)
-    console.print_note(f"moonshim keys: the key {given.name!r} is gone from {path}")
+    console.print_note(f"moonshim keys: revoked key {given.name!r} in {path}")
     if len(names) == 1:
         console.print_note(
-            "moonshim keys: it was the last one: every request is refused until there is another. To serve "
-            "this machine without keys, take `require_keys` and `keys` out of the file and restart the gateway"
+            "moonshim keys: this was the last key: every request is refused until you create another one. To serve "
+            "this machine without keys, remove `require_keys` and `keys` from the file and restart the gateway"
         )
     return console.DONE
 
@@ -176,13 +202,13 @@ def _edit_key_file(found: FoundConfig) -> Iterator[KeyFile | None]:
             trusted = trusted_snapshot(path, os.environ) if found.needs_trust else None
             file = KeyFile(path) if path.exists() else None
             if trusted is not None and (file is None or file.text != trusted.text):
-                raise CannotEdit(f"{path}: somebody else changed it just now; try again")
+                raise CannotEdit(f"{path}: the file was changed by another process; try again")
             yield file
             if trusted is not None and file is not None:
                 remember(replace(trusted, text=file.text), os.environ)
     except OSError as error:
-        what = "changed" if path.exists() else "created"
-        raise CannotEdit(f"{path}: cannot be {what}: {error.strerror}") from None
+        what = "change" if path.exists() else "create"
+        raise CannotEdit(f"{path}: cannot {what} this file: {error.strerror}") from None
 
 
 def _find_config(given: argparse.Namespace) -> FoundConfig | None:
@@ -196,26 +222,34 @@ def _find_config(given: argparse.Namespace) -> FoundConfig | None:
 def _require_config(given: argparse.Namespace) -> FoundConfig:
     found = look_for_config(given.config, os.environ, Path.cwd())
     if found is None:
-        raise CannotEdit("there is no configuration file; `moonshim keys new NAME` creates one, --config names another")
+        raise CannotEdit("no configuration file found; create one with `moonshim keys new NAME`, or pass --config FILE")
     return found
 
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError("a name has up to 64 letters, digits, and . _ @ + - behind the first")
+        raise argparse.ArgumentTypeError(
+            "expected up to 64 letters, digits and . _ @ + - starting with a letter or a digit"
+        )
     return text
 
 
 def _pattern(text: str) -> str:
     if not text.strip() or not text.isprintable():
-        raise argparse.ArgumentTypeError("a model is a name or a pattern such as kimi-*")
+        raise argparse.ArgumentTypeError("expected a model name or a pattern such as kimi-*")
     return text.strip()
 
 
 def _limit(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text[:12]) > 0 and len(text) <= 12):
-        raise argparse.ArgumentTypeError("a limit is a number from 1 on")
+        raise argparse.ArgumentTypeError(f"expected an integer from 1 to 999999999999, got {text[:40]!r}")
     return int(text)
+
+
+def _amount(text: str) -> str:
+    if not _AMOUNT.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"expected an amount such as 5.00, got {text[:40]!r}")
+    return text
 
 
 def _expiry(text: str, now: datetime | None = None) -> date:
@@ -240,43 +274,62 @@ def _expiry(text: str, now: datetime | None = None) -> date:
                 return moment
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
-            "an expiry is a period (12h, 90d, 6w, 3m, 1y) or a day (2027-12-31), with a time (2027-12-31T18:00Z) or not"
+            "expected a period (12h, 90d, 6w, 3m, 1y), a date (2027-12-31) or a time (2027-12-31T18:00Z)"
         ) from None
-    raise argparse.ArgumentTypeError(f"{text} is over already")
+    raise argparse.ArgumentTypeError(f"{text} is in the past")
 
 
-def _parser() -> console.Parser:
-    parser = console.Parser(
+def parser() -> console.Parser:
+    """The command's arguments."""
+    made = console.Parser(
         prog="moonshim keys",
         usage=_USAGE,
-        description="Who may use the gateway: make a key, list the keys, take one away.",
+        description="Manage the keys that clients need to use the gateway.",
         epilog=_EPILOG,
     )
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for name, summary, act in (
-        ("new", "make a key, show it once, and keep its digest", _new),
-        ("list", "show the keys there are, with their limits", _list),
-        ("revoke", "take a key away", _revoke),
-    ):
-        action = actions.add_parser(
-            name,
-            help=summary,
-            prog=f"moonshim keys {name}",
-            usage=_USAGE,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-        )
-        action.set_defaults(act=act)
-        if act is not _list:
+    actions = made.add_subparsers(title="actions", prog="moonshim keys", metavar="ACTION", required=True)
+    new = actions.add_parser(
+        "new",
+        help="create a key and print it once",
+        usage="moonshim keys new NAME [OPTIONS]",
+        description=_NEW_ABOUT,
+        epilog=_NEW_EPILOG,
+    )
+    new.set_defaults(act=_new)
+    new.add_argument("name", metavar="NAME", type=_name, help="name of the key, shown in logs and metrics")
+    limits = new.add_argument_group("limits").add_argument
+    limits("--models", metavar="PATTERN", nargs="+", type=_pattern, help="models that it may use (default: all)")
+    limits("--expires", metavar="WHEN", type=_expiry, help="expiry: 90d, 12h, 2027-12-31 (default: never)")
+    limits("--rpm", metavar="N", type=_limit, help="requests per minute (default: no limit)")
+    limits("--tpm", metavar="N", type=_limit, help="tokens per minute (default: no limit)")
+    limits("--streams", metavar="N", type=_limit, help="concurrent streams (default: no limit)")
+    new.add_argument_group("rights").add_argument(
+        "--right", choices=RIGHTS, action="append", help="usage: see the usage of all keys, not only its own"
+    )
+    limits("--budget-day", metavar="AMOUNT", type=_amount, help="dollars per day (UTC): 5.00 (default: no limit)")
+    limits("--budget-month", metavar="AMOUNT", type=_amount, help="dollars per month (UTC) (default: no limit)")
+    where = new.add_argument_group("where to store it")
+    where.add_argument("--print", action="store_true", help="change no file: print the key and the block to add")
+    listed = actions.add_parser(
+        "list",
+        help="list the keys and their limits",
+        usage="moonshim keys list [--config FILE]",
+        description="List the keys with their models, expiry, limits and the start of their digest.",
+    )
+    listed.set_defaults(act=_list)
+    revoke = actions.add_parser(
+        "revoke",
+        help="remove a key",
+        usage="moonshim keys revoke NAME [--config FILE]",
+        description="Remove a key. Requests that use it are refused from then on.",
+    )
+    revoke.set_defaults(act=_revoke)
+    revoke.add_argument("name", metavar="NAME", help="name of the key")
+    for action in (where, listed, revoke):
+        suggest(
             action.add_argument(
-                "name", metavar="NAME", type=_name if act is _new else str, help="what the key is called"
-            )
-        if act is _new:
-            add = action.add_argument
-            add("--models", metavar="PATTERN", nargs="+", type=_pattern, help="the models it may ask for (all)")
-            add("--expires", metavar="WHEN", type=_expiry, help="90d, 12h, 2027-12-31 (never)")
-            add("--rpm", metavar="N", type=_limit, help="requests per minute (no limit)")
-            add("--tpm", metavar="N", type=_limit, help="tokens per minute (no limit)")
-            add("--streams", metavar="N", type=_limit, help="streams at the same time (no limit)")
-            add("--print", action="store_true", help="change no file: print the block")
-        action.add_argument("--config", metavar="FILE", help="the configuration file")
-    return parser
+                "--config", metavar="FILE", help="configuration file (default: the one that `moonshim serve` loads)"
+            ),
+            "files",
+        )
+    return made

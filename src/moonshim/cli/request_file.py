@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from io import BufferedReader
 from typing import Any, Final
 
 import msgspec
 
+from moonshim.cli.input_file import open_input
 from moonshim.engine.formats import parse_tools
 from moonshim.engine.wire.sse import BYTE_ORDER_MARK
 from moonshim.errors import InvalidInput
@@ -21,10 +22,10 @@ class BadRequestFile(Exception):
 
 
 class RequestFacts(msgspec.Struct, frozen=True):
-    """What is known about the request; by default, nothing."""
+    """Known facts about the request; by default, none."""
 
     tools: list[Any] | None = None
-    """None: unknown. An empty list: there were none."""
+    """None: unknown. An empty list: the request had no tools."""
     tool_choice: Any = None
     history: list[Any] | None = None
     model: str | None = None
@@ -38,7 +39,7 @@ def read_tools(path: str) -> RequestFacts:
         return RequestFacts(tools=_check_tools(value, where))
     if isinstance(value, dict) and "tools" in value:
         return _from_request(value, where)
-    raise BadRequestFile(f"{where}: holds neither a list of tool definitions nor a request with `tools`")
+    raise BadRequestFile(f"{where}: expected a list of tool definitions, or a request with `tools`")
 
 
 def read_request(path: str) -> RequestFacts:
@@ -46,7 +47,7 @@ def read_request(path: str) -> RequestFacts:
     where = f"--request {path}"
     value = _read(path, where)
     if not isinstance(value, dict) or not {"messages", "tools", "model"} & value.keys():
-        raise BadRequestFile(f"{where}: does not hold the body of a request")
+        raise BadRequestFile(f"{where}: expected a request body with `messages`, `tools` or `model`")
     return _from_request(value, where)
 
 
@@ -63,7 +64,7 @@ def facts_from_header(body: dict[str, Any], model: str | None) -> RequestFacts:
 def _from_request(body: dict[str, Any], where: str) -> RequestFacts:
     history, model = body.get("messages"), body.get("model")
     if history is not None and not isinstance(history, list):
-        raise BadRequestFile(f"{where}: `messages` is not a list")
+        raise BadRequestFile(f"{where}: messages: expected a list")
     return RequestFacts(
         _check_tools(body.get("tools") or [], where),
         body.get("tool_choice"),
@@ -74,11 +75,15 @@ def _from_request(body: dict[str, Any], where: str) -> RequestFacts:
 
 def _check_tools(tools: Any, where: str) -> list[Any]:
     if not isinstance(tools, list):
-        raise BadRequestFile(f"{where}: `tools` is not a list")
+        raise BadRequestFile(f"{where}: tools: expected a list")
     try:
         parse_tools(tools, "openai")
     except InvalidInput as error:
-        hint = "; it looks like a Messages or Responses request, and mend reads Chat" if _is_foreign(tools) else ""
+        hint = (
+            " (this looks like a Messages or Responses request; mend reads Chat Completions)"
+            if _is_foreign(tools)
+            else ""
+        )
         raise BadRequestFile(f"{where}: {error.field or 'tools'}: {error}{hint}") from None
     return tools
 
@@ -89,17 +94,17 @@ def _is_foreign(tools: list[Any]) -> bool:
 
 def _read(path: str, where: str) -> Any:
     try:
-        with Path(path).open("rb") as file:
+        with BufferedReader(open_input(path)) as file:
             return decode_json(file.read(LIMIT + 1))
     except (OSError, ValueError) as error:
         raise BadRequestFile(f"{where}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def decode_json(data: bytes) -> Any:
-    """The value of a JSON file; `ValueError` says why it has none."""
+    """The value in a JSON file; `ValueError` says why it cannot be decoded."""
     if len(data) > LIMIT:
-        raise ValueError(f"longer than {LIMIT >> 20} MiB")
+        raise ValueError(f"larger than {LIMIT >> 20} MiB")
     try:
         return msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"not JSON: {error}") from None
+        raise ValueError(f"invalid JSON: {error}") from None

@@ -152,14 +152,14 @@ class TestWhatWasAsked:
     @pytest.mark.parametrize(
         ("data", "reason"),
         [
-            (b"", "not JSON"),
-            (b"[{", "not JSON"),
-            (b"\xff\xfe", "not JSON"),
-            (b"[" * 100_000, "not JSON"),
-            (b"7", "neither a list"),
-            (b"{}", "neither a list"),
-            (b'{"tools": 7}', "`tools` is not a list"),
-            (b'{"tools": [], "messages": {}}', "`messages` is not a list"),
+            (b"", "invalid JSON"),
+            (b"[{", "invalid JSON"),
+            (b"\xff\xfe", "invalid JSON"),
+            (b"[" * 100_000, "invalid JSON"),
+            (b"7", "expected a list of tool definitions"),
+            (b"{}", "expected a list of tool definitions"),
+            (b'{"tools": 7}', "tools: expected a list"),
+            (b'{"tools": [], "messages": {}}', "messages: expected a list"),
             (b"[7]", "tools[0]"),
             (b'[{"type": "function", "function": {"name": "a"}}, {"type": "function"}]', "tools[1].function"),
         ],
@@ -199,11 +199,11 @@ class TestOptions:
         [
             ("idPrefx=fn", "did you mean 'idPrefix'?"),
             ("repair_argument=safe", "did you mean 'repair_arguments'?"),
-            ("zzz=1", "the options are acceptRoleTool"),
-            ("idPolicy=k9", "(k2, unique, keep)"),
-            ("repairDeltas=yes", "(true, false)"),
+            ("zzz=1", "unknown option 'zzz' (`--set list` lists the options)"),
+            ("idPolicy=k9", "must be one of k2, unique, keep"),
+            ("repairDeltas=yes", "must be a boolean"),
             ("bufferLimit=1", "bufferLimit"),
-            ("idPrefix", "expected option=value"),
+            ("idPrefix", "expected OPTION=VALUE"),
             ("=1", "unknown option"),
             ("id\x1bPrefix=1", "id\\x1bPrefix"),
         ],
@@ -217,8 +217,10 @@ class TestOptions:
         done = mend("--set", "list")
         assert done.code == 0
         for field in msgspec.structs.fields(moonshim.KimiOptions):
-            assert f"  {field.encode_name}=".encode() in done.out
-            assert f"  {field.encode_name}=".encode() in mend_help()
+            listed = field.name != "emit_tool_calls_in_json"  # it has no effect
+            assert (f"  {field.encode_name}=".encode() in done.out) == listed
+            assert (f"  {field.encode_name}=".encode() in mend_help()) == listed
+        assert mend(EXAMPLE, "--set", "emitToolCallsInJson=true").code == 0
 
 
 def mend_help() -> bytes:
@@ -234,11 +236,11 @@ class TestSeveralFiles:
     def test_the_bad_ones_do_not_stop_the_good_ones(self, tmp_path: Path) -> None:
         good = written(tmp_path, "good.sse", CLEAN)
         bad = {
-            "text.txt": "neither SSE, nor NDJSON, nor a JSON response",
-            "zeros.bin": "neither SSE, nor NDJSON, nor a JSON response",
-            "empty.sse": "there is nothing in it",
-            "cut.json": "begins like JSON, but input data was truncated",
-            "latin.json": "begins like JSON, but is not UTF-8",
+            "text.txt": "not a recording: expected SSE, NDJSON or one JSON response",
+            "zeros.bin": "not a recording: expected SSE, NDJSON or one JSON response",
+            "empty.sse": "the input is empty",
+            "cut.json": "looks like JSON, but input data was truncated",
+            "latin.json": "looks like JSON, but is not UTF-8",
             "missing.sse": "No such file or directory",
             "folder": "Is a directory",
         }
@@ -344,7 +346,7 @@ class TestOutput:
                 check=False,
             )
         assert (run.returncode, path.read_bytes()) == (1, CLEAN)
-        assert b"is also what the output is written to" in run.stderr
+        assert b"this file is also the output" in run.stderr
 
 
 def test_a_recording_of_messages_is_refused_and_not_called_mended(tmp_path: Path) -> None:
@@ -352,7 +354,7 @@ def test_a_recording_of_messages_is_refused_and_not_called_mended(tmp_path: Path
     for data in (start, start.partition(b"\n")[2]):
         done = mend(written(tmp_path, "messages.sse", data))
         assert done.code == 1
-        assert "Anthropic Messages; mend reads Chat" in done.stderr
+        assert "Anthropic Messages response; mend reads only Chat" in done.stderr
 
 
 def test_a_request_of_another_dialect_is_told_to_be_one() -> None:

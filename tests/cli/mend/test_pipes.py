@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from tests.support.command import CLEAN, EXAMPLE, MOONSHIM, environment, mend, mend_with_engine
+from tests.support.command import CLEAN, EXAMPLE, MOONSHIM, environment, mend, mend_with_engine, run_moonshim
 
 EVENTS = [event + b"\n\n" for event in CLEAN.split(b"\n\n")[:-1]]
 
@@ -89,15 +89,30 @@ def test_each_line_of_ndjson_leaves_when_it_arrives() -> None:
     assert finished(process)[0] == 0
 
 
-def test_a_named_pipe_is_read_as_it_fills(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["-", "/dev/stdin", "/dev/fd/0"])
+def test_a_pipe_on_standard_input_is_read_as_it_fills(name: str) -> None:
+    process = started(name)
+    assert process.stdin
+    for event in EVENTS[:-1]:
+        process.stdin.write(event)
+        assert read_within(process.stdout) == event
+    assert finished(process)[0] == 0
+
+
+def test_what_a_shell_passes_for_a_command_is_read() -> None:
+    command = f"{' '.join(MOONSHIM)} mend <(cat {EXAMPLE}) | wc -c"
+    run = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, timeout=30, check=True)
+    assert int(run.stdout) > 0
+
+
+@pytest.mark.parametrize("arguments", [("mend",), ("mend", str(EXAMPLE), "--tools"), ("explain",)])
+def test_a_named_pipe_is_refused_instead_of_waiting_for_a_writer(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    process = started(fifo)
-    with fifo.open("wb", buffering=0) as writer:
-        for event in EVENTS:
-            writer.write(event)
-            assert read_within(process.stdout) == event
-    assert finished(process)[0] == 0
+    done = run_moonshim(*arguments, fifo)
+    assert done.code in (1, 2)
+    assert f"{fifo}: not a regular file. Use - to read from a pipe on standard input" in done.stderr
+    assert len(done.lines) == 1
 
 
 def test_a_reader_that_leaves_ends_it_quietly() -> None:

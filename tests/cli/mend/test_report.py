@@ -32,7 +32,7 @@ def test_the_table() -> None:
         "  rule           count  example",
         "  marker_call        2  functions.get_weather:0 -> get_weather",
         "  finish_reason      1  stop -> tool_calls",
-        "  ending: tool_calls (the host said stop)",
+        "  ending: tool_calls (the host sent stop)",
     ]
 
 
@@ -45,7 +45,7 @@ def test_one_repair_is_not_several() -> None:
     [
         (None, "none"),
         (Finished("stop", "stop"), "stop"),
-        (Finished("stop", None), "stop (the host said nothing)"),
+        (Finished("stop", None), "stop (the host sent nothing)"),
         (Failed("stream_ended", "It just ended."), "error stream_ended: It just ended."),
     ],
 )

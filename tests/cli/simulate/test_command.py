@@ -43,18 +43,18 @@ class TestWhatIsRefused:
     @pytest.mark.parametrize(
         ("arguments", "told"),
         [
-            (["--as", "selfhots"], "--as: unknown behaviour `selfhots`; did you mean `selfhost`?"),
+            (["--as", "selfhots"], "--as: unknown behaviour 'selfhots' (did you mean 'selfhost'?)"),
             (["--fault", "markers-in-contents"], "markers-in-content"),
             (["--fault", "markers-in-content,cut-of"], "cut-of"),
-            (["--fault", "five-rounds"], "--fault: `five-rounds` is a scenario, and no fault"),
-            (["--scenario", "five-round"], "unknown scenario `five-round`; did you mean `five-rounds`?"),
+            (["--fault", "five-rounds"], "--fault: 'five-rounds' is a scenario, not a fault"),
+            (["--scenario", "five-round"], "unknown scenario 'five-round' (did you mean 'five-rounds'?)"),
             (["--scenario", "none.toml"], "--scenario: none.toml: No such file"),
-            (["--assume", "names-of-46"], "unknown assumption `names-of-46`; did you mean `names-of-64`?"),
+            (["--assume", "names-of-46"], "unknown assumption 'names-of-46' (did you mean 'names-of-64'?)"),
             (["--model", "none.py:Mine"], "--model: "),
-            (["--model", "kimi-k3"], "kimi-k3 is a name that requests ask for"),
-            (["--api-key-env", "NO_SUCH_KEY"], "--api-key-env: the variable NO_SUCH_KEY is not set"),
+            (["--model", "kimi-k3"], "kimi-k3 is a model name for requests, not a Python model"),
+            (["--api-key-env", "NO_SUCH_KEY"], "--api-key-env: environment variable NO_SUCH_KEY is not set"),
             (["--config", "none.toml"], "none.toml: No such file"),
-            (["--host", "no-such-host.invalid"], "no address for the host 'no-such-host.invalid'"),
+            (["--host", "no-such-host.invalid"], "cannot resolve the host 'no-such-host.invalid'"),
         ],
     )  # fmt: skip
     def test_a_name_of_nothing_is_one_line_before_any_port_opens(
@@ -72,13 +72,13 @@ class TestWhatIsRefused:
     @pytest.mark.parametrize(
         ("arguments", "told"),
         [
-            (["--chaos", "2"], "a share of all responses is a number from 0 to 1, not '2'"),
-            (["--seed", "-1"], "a seed is a number from 0"),
-            (["--tokens-per-second", "fast"], "not 'fast'"),
-            (["--port", "70000"], "a number from 0 to 65535"),
+            (["--chaos", "2"], "argument --chaos: expected a number from 0 to 1, got '2'"),
+            (["--seed", "-1"], "argument --seed: expected an integer from 0 to"),
+            (["--tokens-per-second", "fast"], "expected a number from 0 to 1e+06, got 'fast'"),
+            (["--port", "70000"], "expected an integer from 0 to 65535"),
             (["--log-level", "loud"], "--log-level"),
-            (["--sead", "7"], "did you mean --seed?"),
-            (["fualts"], "did you mean faults?"),
+            (["--sead", "7"], "(did you mean '--seed'?)"),
+            (["fualts"], "(did you mean 'faults'?)"),
             (["--seed", "7", "faults"], "unrecognized arguments: faults"),
         ],
     )
@@ -113,7 +113,7 @@ class TestWhatIsRefused:
         command = [sys.executable, "-c", program]
         run = subprocess.run(command, capture_output=True, cwd=tmp_path, env=environment(), timeout=60, check=False)
         assert run.returncode == 2
-        assert b'pip install "moonshim[simulator]"' in run.stderr
+        assert b'pip install ".[simulator]"' in run.stderr
 
 
 class TestSimulating:
@@ -124,7 +124,7 @@ class TestSimulating:
                 "as selfhost",
                 "one-call",
                 "faults: none",
-                "NO MODEL",
+                "no model",
             ):
                 assert word in host.line
             assert host.get("/health")[0] == 200
@@ -176,7 +176,7 @@ class TestSimulating:
             host.post("/v1/embeddings", {})
             assert host.stop() == 0
             hints = [line["hint"] for line in host.logged if line["event"] == "misused"]
-            assert "the anthropic package adds /v1 by itself" in hints[0]
+            assert "the Anthropic SDK adds /v1 itself" in hints[0]
             assert "/v1/chat/completions" in hints[1]
 
     def test_it_ends_with_its_terminal_and_leaves_the_port(self, tmp_path: Path) -> None:
@@ -247,12 +247,16 @@ class TestTables:
         assert main(["simulate", "natures"]) == 0
         printed = capsys.readouterr()
         assert "selfhost" in printed.out
-        assert "`natures` is called `behaviours` now" in printed.err
+        assert "`natures` is now called `behaviours`" in printed.err
 
     def test_a_word_leaves_what_has_it(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["simulate", "faults", "vllm", "--json"]) == 0
         rows = json.loads(capsys.readouterr().out)
         assert 0 < len(rows) < len(FAULTS)
+        assert main(["simulate", "faults", "slot-dots"]) == 0
+        heading, *_, last = capsys.readouterr().out.splitlines()
+        assert heading == "leaks: tool calls in the text or the reasoning (slot-…: with an unusual id)"
+        assert last.startswith("Add one to a model name: kimi-k3+cut-off.")
         assert main(["simulate", "faults", "no such word"]) == 1
         assert "no such word" in capsys.readouterr().err
 
@@ -283,7 +287,10 @@ def test_help_imports_nothing_that_costs_time() -> None:
     assert not loaded & {"moonshim.simulator", "moonshim.config", "uvicorn", "asyncio", "structlog", "starlette"}
 
 
-def test_every_option_is_in_the_usage() -> None:
+def test_every_option_and_action_is_in_the_help() -> None:
     command = parser()
-    options = {option for action in command._actions for option in action.option_strings if len(option) > 2}
-    assert options - {"--help"} == set(re.findall(r"--[a-z-]+", command.usage or ""))
+    shown = command.format_help()
+    for words in [*(action.option_strings for action in command._actions), ACTIONS]:
+        assert all(
+            re.search(rf"^ +(?:-h, )?{re.escape(word)}\b", shown, re.MULTILINE) for word in words if word != "-h"
+        )

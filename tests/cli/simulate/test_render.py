@@ -44,7 +44,7 @@ def test_a_wrong_id_is_told_with_its_place_and_the_right_one() -> None:
     assert done.code == 1
     assert done.lines == [
         "messages[3]: the model sees call_9f where it would write functions.ls:1",
-        "Moonshot's own API renames ids before the model sees them (--as moonshot shows it)",
+        "Moonshot's API renames ids before the model sees them (try --as moonshot)",
     ]
 
 
@@ -52,7 +52,7 @@ def test_moonshot_renames_it_and_says_so() -> None:
     done = render(chat("call_9f"), "--as", "moonshot")
     assert CALL.format("functions.ls:0").encode() in done.out
     assert b"call_9f" not in done.out
-    assert (done.code, done.lines) == (0, ["messages[1]: call_9f is functions.ls:0 for the model"])
+    assert (done.code, done.lines) == (0, ["messages[1]: the model sees functions.ls:0 instead of call_9f"])
 
 
 def test_a_host_that_renames_on_messages_alone_is_shown_so() -> None:
@@ -83,14 +83,14 @@ def test_of_many_wrong_ids_the_first_are_told_and_the_rest_is_counted() -> None:
     done = render(chat(*(f"call_{at}" for at in range(25))))
     assert len(done.lines) == 22
     assert done.lines[0].startswith("messages[1]: the model sees call_0 ")
-    assert done.lines[20] == "and 5 more of these"
+    assert done.lines[20] == "and 5 more"
 
 
 def test_a_result_of_no_call_is_told() -> None:
     body = chat("functions.ls:0")
     body["messages"].append({"role": "tool", "tool_call_id": "call_x", "content": ""})
     done = render(body)
-    assert "messages[3]: the model sees a result of call_x, which is no call before it" in done.lines
+    assert "messages[3]: the model sees a result for call_x, which matches no earlier call" in done.lines
 
 
 def test_messages_is_guessed_or_named_and_its_places_are_those_of_the_request() -> None:
@@ -113,14 +113,14 @@ def test_messages_is_guessed_or_named_and_its_places_are_those_of_the_request() 
 def test_what_the_host_would_refuse_is_told_and_shown_all_the_same() -> None:
     done = render(chat(model="kimi-k3", n=2), "--as", "moonshot")
     assert done.code == 1
-    assert done.lines == ["moonshot refuses this request: 400, invalid n: only 1 is allowed for this model"]
+    assert done.lines == ["moonshot would refuse this request: 400, invalid n: only 1 is allowed for this model"]
     assert done.out.endswith(b"<|open|>think<|sep|>")
 
 
 def test_what_no_template_could_take_is_shown_as_far_as_it_goes() -> None:
     done = render({"model": "kimi-k2.5", "messages": "hello", "tools": 7})
     assert done.code == 1
-    assert "refuses this request" in done.stderr
+    assert "would refuse this request" in done.stderr
     assert done.out.endswith(b"<think>")
 
 
@@ -130,19 +130,19 @@ def test_faults_behind_the_name_of_a_model_change_nothing() -> None:
 
 def test_a_model_that_is_no_kimi_is_told_of() -> None:
     done = render(chat(model="plain-1"))
-    assert "plain-1 is no Kimi, and its template is not known: this is K2's" in done.lines
+    assert "plain-1 is not a Kimi model and its template is unknown: showing K2's template" in done.lines
 
 
 @pytest.mark.parametrize(
     ("body", "arguments", "why"),
     [
-        (b"{", (), "standard input: not JSON: Input data was truncated"),
-        (b"[]", (), "standard input: does not hold the body of a request"),
-        (b'{"messages": []}', (), "the request names no model: --model NAME does"),
-        (b'{"model": "gpt-5\\u001b[2J", "messages": []}', (), "nobody serves gpt-5\\x1b[2J: --model names another"),
-        (b'{"model": "k3", "input": "hi"}', (), "this is a request for Responses"),
-        (b"{}", ("--as", "moonshit"), "did you mean moonshot?"),
-        (b"{}", ("--wire", "responses"), "invalid choice: 'responses'"),
+        (b"{", (), "standard input: invalid JSON: Input data was truncated"),
+        (b"[]", (), "standard input: expected a request body (a JSON object)"),
+        (b'{"messages": []}', (), "the request has no model; pass --model NAME"),
+        (b'{"model": "gpt-5\\u001b[2J", "messages": []}', (), "unknown model gpt-5\\x1b[2J; use --model with one of"),
+        (b'{"model": "k3", "input": "hi"}', (), "this is an OpenAI Responses request"),
+        (b"{}", ("--as", "moonshit"), "(did you mean 'moonshot'?)"),
+        (b"{}", ("--wire", "responses"), "invalid choice 'responses' (choose from chat, messages)"),
     ],
 )
 def test_what_cannot_be_rendered_is_one_clear_line(body: bytes, arguments: tuple[str, ...], why: str) -> None:
@@ -190,7 +190,7 @@ def test_a_terminal_has_colours_and_a_line_for_each_message(tmp_path: Path) -> N
 def test_nobody_is_left_waiting_at_a_terminal() -> None:
     code, told = on_a_terminal("simulate", "render", stream="stdin")
     assert code == 2
-    assert "nothing to read" in told
+    assert "no input" in told
 
 
 def test_the_help_says_what_the_exit_codes_mean() -> None:

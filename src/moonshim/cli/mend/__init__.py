@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from moonshim.cli.mend.command import main
+from moonshim.cli.mend.command import main, parser
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]

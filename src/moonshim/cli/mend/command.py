@@ -8,17 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from io import BufferedReader
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import msgspec
 
 from moonshim.cli import console
+from moonshim.cli.input_file import open_input
 from moonshim.cli.mend.destination import CannotWrite, OutputFolder, StandardOutput, UnusableFolder
-from moonshim.cli.mend.options import explain_options, parse_settings
+from moonshim.cli.mend.options import explain_options, parse_settings, setting_names
 from moonshim.cli.mend.report import Outcome, render_json, render_table
-from moonshim.cli.recording import NotARecording, Recording, Sniffer, split_header
 from moonshim.cli.request_file import BadRequestFile, RequestFacts, facts_from_header, read_request, read_tools
+from moonshim.cli.suggest import suggest
 from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.plan import Plan
 from moonshim.engine.response.body import mend_response
@@ -29,26 +29,34 @@ from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.wire.json_codec import encode
 from moonshim.engine.wire.sse import BYTE_ORDER_MARK
 from moonshim.errors import InvalidOption, MoonshimError
+from moonshim.gateway.observe.recording import NotARecording, Recording, Sniffer, split_header
 from moonshim.gateway.observe.stream_header import StreamHeader, plan_of
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]
 
 PIECE: Final = 64 * 1024
 ENDED_IN_ERROR: Final = 3
 _MESSAGES: Final = re.compile(rb'^event: ?message_start|"type" ?: ?"message_start"', re.MULTILINE)
-_USAGE: Final = """moonshim mend [FILE ...] [--model NAME] [--tools FILE | --request FILE]
-                     [--set OPTION=VALUE] [--output DIR] [--report table|json]"""
 _HINT: Final = """\
-moonshim mend: nothing to read. Name a recorded stream, or pipe one in:
+moonshim mend: no input. Name a recorded stream, or pipe one in:
   moonshim mend leaked.sse
   curl -sN … | moonshim mend
-  moonshim mend --help"""
+Run `moonshim mend --help` for usage"""
+_EXAMPLES: Final = """\
+examples:
+  moonshim mend leaked.sse > mended.sse
+  curl -sN … | moonshim mend
+  moonshim mend leaked.sse --tools tools.json --model kimi-k2.5
+  moonshim mend leaked.sse --set repairArguments=schema --set idPolicy=keep
+  moonshim mend *.sse --output mended --report json 2> report.json"""
 _EXIT_CODES: Final = """\
 exit codes:
-  0  everything is mended, or was clean already
-  1  something could not be read or written; a line says what, and the rest was done
-  2  the command was not understood
-  3  everything was read, and an answer ended in an error: the host broke it off, or sent an error"""
+  0  everything is mended, or needed no repair
+  1  an input could not be read, or an output not written; the reason is
+     printed, and the other files are still processed
+  2  invalid command line
+  3  everything was read, but a response ended in an error: the host closed the
+     connection or sent an error"""
 
 
 class CannotRead(Exception):
@@ -93,8 +101,8 @@ class MendSettings(msgspec.Struct, frozen=True):
 
 def main(argv: Sequence[str]) -> int:
     """Run `moonshim mend`; return the exit code."""
-    parser = _parser()
-    given = parser.parse_intermixed_args(list(argv))
+    command = parser()
+    given = command.parse_intermixed_args(list(argv))
     if "list" in given.set:
         print(explain_options(console.width_of(sys.stdout)), flush=True)
         return console.DONE
@@ -103,11 +111,11 @@ def main(argv: Sequence[str]) -> int:
         console.print_note(_HINT)
         return console.BAD_USAGE
     if "" in files:
-        parser.error("a FILE has no name")
+        command.error("a FILE argument is empty")
     if files.count("-") > 1:
-        parser.error("standard input (-) can be read only once")
+        command.error("standard input (-) is listed more than once")
     if given.tools is not None and given.request is not None:
-        parser.error("--tools and --request cannot both be given")
+        command.error("--tools cannot be combined with --request")
     try:
         settings = _settings(given)
         destination = _destination(given, files)
@@ -122,7 +130,7 @@ def _mend_all(files: list[str], settings: MendSettings, to: OutputFolder | Stand
     paint, width = console.Paint(sys.stderr), console.width_of(sys.stderr)
     if settings.model is not None and settings.options is None and not is_kimi_model(settings.model) and not in_json:
         name = console.safe(settings.model)
-        console.print_note(f"moonshim mend: {name} is not a Kimi model, so only framing and finish are put right")
+        console.print_note(f"moonshim mend: {name} is not a Kimi model: only framing and finish_reason are repaired")
     for place, file in enumerate(files):
         outcome = _mend_one(file, place, settings, to)
         outcomes.append(outcome)
@@ -139,7 +147,7 @@ def _mend_one(file: str, place: int, settings: MendSettings, to: OutputFolder | 
     """Mend one recording; a failure must not affect the others."""
     try:
         if to.is_input(file):
-            return Outcome(file, error="is also what the output is written to")
+            return Outcome(file, error="this file is also the output")
         header, stream = split_header(_pieces(file))
         if header is not None and (plan := settings.plan_in(header)) is not None:
             with to.open(place) as write:
@@ -149,7 +157,8 @@ def _mend_one(file: str, place: int, settings: MendSettings, to: OutputFolder | 
         recording = _sniff(sniffer, stream)
         if _MESSAGES.search(bytes(sniffer.head[:4096])):
             raise NotARecording(
-                "an answer in Anthropic Messages; mend reads Chat (in Python, Mender(plan=…) reads both)"
+                "this is an Anthropic Messages response; mend reads only Chat Completions "
+                "(in Python, Mender(plan=…) reads both)"
             )
         arguments = settings.with_header(header).arguments(recording)
         with to.open(place) as write:
@@ -256,11 +265,11 @@ def _pieces(file: str) -> Iterator[bytes]:
     """The bytes as they come: what a pipe has, and never more than a piece at a time."""
     try:
         if file != "-":
-            with Path(file).open("rb", buffering=0) as opened:
+            with open_input(file) as opened:
                 while data := opened.read(PIECE):
                     yield data
         elif sys.stdin is None:
-            raise CannotRead("it is closed")
+            raise CannotRead("closed")
         else:
             while data := cast(BufferedReader, sys.stdin.buffer).read1(PIECE):
                 yield data
@@ -283,50 +292,62 @@ def _destination(given: Any, files: list[str]) -> OutputFolder | StandardOutput:
     return OutputFolder(given.output, files, [path for path in (given.tools, given.request) if path is not None])
 
 
-def _parser() -> console.Parser:
+def parser() -> console.Parser:
+    """The command's arguments."""
     width = max(60, min(console.width_of(sys.stdout), 110))
-    parser = console.Parser(
+    made = console.Parser(
         prog="moonshim mend",
-        usage=_USAGE,
-        description="Mend recorded streams and responses of a Kimi model: leaked markers, tool calls, identifiers,\n"
-        "arguments, finish reasons. What needs no repair leaves byte for byte as it came.",
-        epilog=f"options for --set, with what holds when they are not set:\n{explain_options(width)}\n\n{_EXIT_CODES}",
+        usage="moonshim mend [OPTIONS] [FILE ...]",
+        description="Repair recorded streams and responses of a Kimi model: leaked markers, tool\n"
+        "calls, ids, arguments and finish reasons. Parts that need no repair pass through\n"
+        "byte for byte. The repairs are reported on standard error.",
+        epilog=f"{_EXAMPLES}\n\noptions for --set, with their defaults:\n{explain_options(width)}\n\n{_EXIT_CODES}",
     )
-    reads = parser.add_argument_group("what is read", "example: curl -sN … | moonshim mend")
-    reads.add_argument(
+    reads = made.add_argument_group("input")
+    suggest(
+        reads.add_argument(
+            "files",
+            nargs="*",
+            metavar="FILE",
+            help="a recording: SSE, NDJSON, one JSON response, or a stream log of the gateway, detected from its "
+            "content (default: -, standard input)",
+        ),
         "files",
-        nargs="*",
-        metavar="FILE",
-        help="a recording: SSE, NDJSON, or one JSON response, told apart by content; - or none is standard input",
     )
-    request = parser.add_argument_group(
-        "what was asked of the host", "example: moonshim mend leaked.sse --tools tools.json --model kimi-k2.5"
+    request = made.add_argument_group("the original request")
+    request.add_argument("--model", metavar="NAME", help="model (default: the one named in the recording)")
+    suggest(
+        request.add_argument(
+            "--tools", metavar="FILE", help="JSON file: a list of OpenAI tool definitions, or a request that has them"
+        ),
+        "files",
     )
-    request.add_argument("--model", metavar="NAME", help="the model; if not given, what the recording says")
-    request.add_argument(
-        "--tools", metavar="FILE", help="JSON: a list of OpenAI tool definitions, or the request that had them"
+    suggest(
+        request.add_argument(
+            "--request", metavar="FILE", help="JSON file: the whole request with tools, tool_choice, messages and model"
+        ),
+        "files",
     )
-    request.add_argument(
-        "--request", metavar="FILE", help="JSON: the whole request: its tools, tool_choice, messages and model"
+    how = made.add_argument_group("repairs")
+    suggest(
+        how.add_argument(
+            "--set",
+            metavar="OPTION=VALUE",
+            action="append",
+            default=[],
+            help="set an option, in camelCase or snake_case (repeatable); `--set list` lists the options",
+        ),
+        names=setting_names,
     )
-    how = parser.add_argument_group(
-        "how it is mended", "example: moonshim mend leaked.sse --set repairArguments=schema --set idPolicy=keep"
+    out = made.add_argument_group("output")
+    suggest(
+        out.add_argument("--output", metavar="DIR", help="write files to this folder (default: standard output)"),
+        "folders",
     )
-    how.add_argument(
-        "--set",
-        metavar="OPTION=VALUE",
-        action="append",
-        default=[],
-        help="change an option, in camelCase or snake_case (may be repeated); `--set list` shows them all",
-    )
-    out = parser.add_argument_group(
-        "where it goes", "example: moonshim mend *.sse --output mended --report json 2> report.json"
-    )
-    out.add_argument("--output", metavar="DIR", help="write to files in DIR, instead of to standard output")
     out.add_argument(
         "--report",
         choices=("table", "json"),
         default="table",
-        help="how to tell on standard error what was put right (default: table)",
+        help="format of the report on standard error (default: table)",
     )
-    return parser
+    return made

@@ -70,7 +70,7 @@ class OutputFolder:
         inputs = _identities([*files, *others])
         for path, file in zip(self._paths, files, strict=True):
             if _identities([str(path)]) & inputs:
-                raise UnusableFolder(f"--output {folder}: mending {file} would overwrite the input {path}")
+                raise UnusableFolder(f"--output {folder}: the output of {file} would overwrite the input {path}")
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
         except FileExistsError:

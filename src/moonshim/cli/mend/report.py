@@ -1,20 +1,20 @@
-"""The outcome of each recording -> a table for people, or one JSON document for programs.
+"""The outcome of each recording -> a table, or one JSON document.
 
 The document, with `--report json`:
 
-    {"files": [{"file": "leaked.sse",            as named; "-" is standard input
-                "kind": "sse",                   or "ndjson", "json"; null if it is none of them
+    {"files": [{"file": "leaked.sse",            as given; "-" is standard input
+                "kind": "sse",                   or "ndjson", "json"; null if it is not a recording
                 "model": "kimi-k2.5",            the model it was mended for, or null
                 "output": "mended/leaked.sse",   null: standard output, or nothing was written
-                "clean": false,                  whether nothing had to be repaired
+                "clean": false,                  whether no repair was needed
                 "repairs": 3,                    number of repairs
                 "rules": {"marker_call": 2, "finish_reason": 1},
                 "details": [{"rule": "marker_call", "detail": "…", "choice": 0}],   the first few hundred
                 "ending": {"finish_reason": "tool_calls", "raw": "stop", "error": null},
-                "error": null}]}                 why it could not be read, or read to its end
+                "error": null}]}                 why it could not be read to its end
 
-An `ending` that is an error has an `error` of `code`, `message` and `retryable`, and the rest null. If the response did
-not end, the `ending` itself is null. Keys may be added, but never removed.
+If the response ended in an error, `ending.error` has `code`, `message` and `retryable`, and the other fields are null.
+If the response did not end, `ending` is null. Later versions may add keys, but never remove one.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Any, Final
 import msgspec
 
 from moonshim.cli.console import Paint, fit_columns, safe
-from moonshim.cli.recording import Kind
 from moonshim.engine.values.events import Failed, Finished, Repaired
+from moonshim.gateway.observe.recording import Kind
 
 __all__ = ["Outcome", "render_json", "render_table"]
 
@@ -96,7 +96,7 @@ def _format_ending(ending: Finished | Failed | None, paint: Paint) -> str:
             return paint.red(f"error {safe(ending.code)}: {safe(ending.message)}")
         case Finished():
             raw = "nothing" if ending.raw_reason is None else safe(ending.raw_reason)
-            return safe(ending.reason) + (f" (the host said {raw})" if ending.reason != ending.raw_reason else "")
+            return safe(ending.reason) + (f" (the host sent {raw})" if ending.reason != ending.raw_reason else "")
 
 
 def render_json(outcomes: Sequence[Outcome]) -> str:

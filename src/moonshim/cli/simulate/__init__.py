@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from moonshim.cli.simulate.command import main
+from moonshim.cli.simulate.command import action_parsers, main, parser
 
-__all__ = ["main"]
+__all__ = ["action_parsers", "main", "parser"]

@@ -1,4 +1,4 @@
-"""`moonshim simulate`: arguments -> a Kimi API that runs on this machine, or a sentence that says what is wrong."""
+"""`moonshim simulate`: arguments -> a simulated Kimi API on this machine, or a message that says what is wrong."""
 
 from __future__ import annotations
 
@@ -10,61 +10,57 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from moonshim.cli import console, numbers
+from moonshim.cli.suggest import suggest
 from moonshim.errors import MoonshimError
 
 if TYPE_CHECKING:
     from moonshim.simulator.settings import SimulatorSettings
 
-__all__ = ["ACTIONS", "main", "parser"]
+__all__ = ["ACTIONS", "action_parsers", "main", "parser"]
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8485
 MOST: Final = 1_000_000
 ACTIONS: Final = {
     "render": ("moonshim.cli.simulate.render", "show the prompt that a model would see for a request"),
-    "faults": ("moonshim.cli.simulate.tables", "list all faults, and where each was seen"),
-    "scenarios": ("moonshim.cli.simulate.tables", "list what the scripted model can play"),
+    "faults": ("moonshim.cli.simulate.tables", "list the faults, and where each was observed"),
+    "scenarios": ("moonshim.cli.simulate.tables", "list the scenarios of the scripted model"),
     "models": ("moonshim.cli.simulate.tables", "list the models"),
-    "behaviours": ("moonshim.cli.simulate.tables", "list the hosts it can emulate"),
-    "assumptions": ("moonshim.cli.simulate.tables", "list rules that the real API may have"),
+    "behaviours": ("moonshim.cli.simulate.tables", "list the hosts that it can emulate"),
+    "assumptions": ("moonshim.cli.simulate.tables", "list unproven rules that the real API may have"),
 }
-"""Subcommands: the module, which has `main(argv) -> int`, and what it does."""
+"""Actions: the module, which has `main(argv) -> int` and `parser(action)`, and a summary."""
 
 _NEEDED: Final = ("uvicorn", "httptools", "structlog")
-_USAGE: Final = """moonshim simulate [--as HOST] [--fault NAME,… ...] [--chaos RATE]
-                         [--seed N] [--scenario NAME|FILE]
-                         [--model FILE.py:NAME] [--assume [NAME,…]]
-                         [--tokens-per-second N] [--first-token-ms N]
-                         [--api-key-env VAR] [--config FILE] [--host ADDRESS]
-                         [--port PORT] [--log-level LEVEL]
-       moonshim simulate ACTION [ARGUMENT ...]"""
 _EPILOG: Final = """\
 examples:
-  moonshim simulate                    Moonshot's API as it should be;
-                                       clients ask http://127.0.0.1:8485/v1
-  moonshim simulate --as selfhost      its model sees ids as they are sent
-  moonshim simulate --fault markers-in-content  every call leaks into the text
-  moonshim simulate --chaos 0.1 --seed 7        one answer in ten gets a fault,
-                                                the same ones in every run
-  moonshim simulate --scenario five-rounds      five rounds of calls, an answer
+  moonshim simulate                     Moonshot's API without faults; clients
+                                        use http://127.0.0.1:8485/v1
+  moonshim simulate --as selfhost       the model sees tool call ids as sent
+  moonshim simulate --fault markers-in-content
+                                        every tool call leaks into the text
+  moonshim simulate --chaos 0.1 --seed 7
+                                        one response in ten gets a fault, the
+                                        same ones in every run
+  moonshim simulate --scenario five-rounds
+                                        five rounds of calls, then an answer
 
-What goes wrong can be asked for in each request. Behind the model's name:
-  kimi-k2.5+markers-in-reasoning+split-bytes  two faults at once
-  kimi-k2.5+overloaded*1                      only when it is asked for first
-  kimi-k2.5+cut-off@3                         only in round 3 of a conversation
-  kimi-k2.5+cut-off@3*1                       both
+faults for one request, after the model name:
+  kimi-k2.5+markers-in-reasoning+split-bytes  two faults
+  kimi-k3+overloaded*1                        only the first request
+  kimi-k3+cut-off@3                           only round 3 of a conversation
+  kimi-k3+cut-off@3*1                         both
   kimi-k3+five-rounds                         a scenario
-or in a header, where the name cannot be changed:
+or in a header, if the client cannot change the model name:
   x-moonshim-simulate: cut-off@3*1, five-rounds
 
-Its log, and GET /simulator/requests, tell what it was asked, and what was wrong
-with that. A gateway before it, in one command:
-  moonshim serve --demo
+The log and GET /simulator/requests show every request and what was wrong with
+it. To put a gateway in front of the simulator, run `moonshim serve --demo`.
 
 exit codes:
   0  stopped by a signal (SIGTERM, SIGINT)
-  1  it could not start: the port is in use
-  2  the command was not understood, or names what there is not"""
+  1  cannot start: the port is in use
+  2  invalid command line, or an unknown name"""
 
 
 class _CannotSimulate(Exception):
@@ -74,7 +70,7 @@ class _CannotSimulate(Exception):
 def main(argv: Sequence[str]) -> int:
     """Run `moonshim simulate`; return the exit code."""
     if argv and argv[0] == "natures":
-        console.print_note("moonshim simulate: `natures` is called `behaviours` now")
+        console.print_note("moonshim simulate: `natures` is now called `behaviours`")
         argv = ["behaviours", *argv[1:]]
     if argv and argv[0] in ACTIONS:
         module = import_module(ACTIONS[argv[0]][0])
@@ -83,13 +79,13 @@ def main(argv: Sequence[str]) -> int:
         return code
     command = parser()
     if argv and not argv[0].startswith("-"):
-        command.error(f"invalid choice: {argv[0]!r} (choose from {', '.join(ACTIONS)})")
+        command.error(f"argument ACTION: invalid choice: {argv[0]!r} (choose from {', '.join(ACTIONS)})")
     given = command.parse_args(list(argv))
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         console.print_note(
-            f"moonshim simulate: the simulator needs more than the engine does ({', '.join(missing)}):\n"
-            '  pip install "moonshim[simulator]"   or, in a checkout: pip install ".[simulator]"'
+            f"moonshim simulate: the simulator needs packages that are not installed ({', '.join(missing)}):\n"
+            '  pip install ".[simulator]"   (in a checkout of Moonshim)'
         )
         return console.BAD_USAGE
     try:
@@ -117,7 +113,9 @@ def _simulate(given: Any, settings: SimulatorSettings, *, outside: bool) -> int:
     try:
         sockets = bind(given.host, given.port)
         if outside:
-            logs.event("public_address", level="warning", host=given.host, problem="anybody may ask it")
+            logs.event(
+                "public_address", level="warning", host=given.host, problem="other machines can send requests to it"
+            )
         port = sockets[0].getsockname()[1]
         return run(lambda: open_simulator(settings), sockets, ready=lambda: _announce(given.host, port, settings))
     finally:
@@ -129,7 +127,7 @@ def _announce(host: str, port: int, settings: SimulatorSettings) -> None:
     from moonshim.http_server.sockets import url_of
 
     paint = console.Paint(sys.stdout)
-    chance = f"by chance in {settings.chaos * 100:.3g}% of all answers (seed {settings.seed})" if settings.chaos else ""
+    chance = f"random in {settings.chaos * 100:.3g}% of responses (seed {settings.seed})" if settings.chaos else ""
     faults = ", ".join([*settings.faults, *([chance] if chance else [])]) or "none"
     playing = f"model: {settings.model}" if settings.model else f"scenario: {settings.scenario}"
     parts = [
@@ -137,11 +135,11 @@ def _announce(host: str, port: int, settings: SimulatorSettings) -> None:
         f"as {settings.behaviour}",
         console.safe(playing),
         f"faults: {console.safe(faults)}",
-        "NO MODEL: what it says is made up",
+        "no model: responses are made up",
     ]
     try:
         print(" · ".join(parts), flush=True)
-    except (OSError, ValueError, AttributeError):  # no reader is no reason not to serve
+    except (OSError, ValueError, AttributeError):  # serve even if standard output is closed
         return
 
 
@@ -198,71 +196,118 @@ def _key(variable: str | None) -> str | None:
         return None
     key = os.environ.get(variable, "").strip()
     if not key:
-        raise _CannotSimulate(f"--api-key-env: the variable {variable[:80]} is not set")
+        raise _CannotSimulate(f"--api-key-env: environment variable {variable[:80]} is not set")
     return key
 
 
 def _is_outside(host: str) -> bool:
-    """Whether other machines can reach it. They may: it holds no secrets, and spends no money."""
+    """Whether other machines can reach it. That is allowed: it has no secrets and costs nothing."""
     from moonshim.http_server.sockets import is_loopback
 
     return not is_loopback(host)
 
 
 def parser() -> console.Parser:
-    """The command's arguments."""
+    """The arguments of `moonshim simulate` without an action."""
     made = console.Parser(
         prog="moonshim simulate",
-        usage=_USAGE,
-        description="A Kimi API that runs anywhere: Chat Completions, Anthropic Messages and\n"
-        "/v1/models, from K2 to K3.1, as strict as the real one about what it is sent,\n"
-        "and able to go wrong in every way that hosts do. A script takes the place of\n"
-        "the model: it calls the tools that it is offered, and answers from their\n"
-        "results. One line says when it is ready.",
-        epilog="actions:\n"
-        + "\n".join(f"  {name:<13}{about}" for name, (_, about) in ACTIONS.items())
-        + f"\n\n{_EPILOG}",
+        usage="moonshim simulate [OPTIONS]\n       moonshim simulate ACTION [ARGUMENT ...]",
+        description="Run a simulated Kimi API: Chat Completions, Anthropic Messages and /v1/models,\n"
+        "for K2 to K3.1. It validates requests as strictly as the real API and can inject\n"
+        "every known fault. A script takes the place of the model: it calls the tools of\n"
+        "the request and answers from their results. It prints one line when it is ready.\n\n"
+        "actions:\n" + "\n".join(f"  {name:<13}{about}" for name, (_, about) in ACTIONS.items()),
+        epilog=_EPILOG,
     )
-    add = made.add_argument
-    add("--as", dest="behaviour", metavar="HOST", help="the host to emulate: moonshot (default), selfhost, vllm, …")
-    add("--fault", metavar="NAME,…", action="append", help="what goes wrong in every answer; may be given again")
-    add("--chaos", metavar="RATE", type=_share, help="the share of answers that get a fault by chance: 0.1")
-    add("--seed", metavar="N", type=_seed, help="which ones: the same for the same number (default: 0)")
-    add("--scenario", metavar="NAME|FILE", help="what the script plays (default: one-call)")
-    add("--model", metavar="FILE.py:NAME", help="a model of your own in Python, instead of the script")
-    add(
-        "--assume",
-        metavar="NAME,…",
-        nargs="?",
-        const="",
-        help="rules that the real API may have, unproven; without names, all",
+    _add_behaviour_options(made)
+    add = made.add_argument_group("network and logging").add_argument
+    add("--host", metavar="ADDRESS", default=HOST, help=f"address to listen on (default: {HOST})")
+    add("--port", metavar="PORT", type=numbers.port, default=PORT, help=f"port (default: {PORT}; 0: any free port)")
+    suggest(
+        add(
+            "--api-key-env",
+            metavar="VAR",
+            help="environment variable that holds the only API key to accept (default: accept any key)",
+        ),
+        "variables",
     )
-    add("--tokens-per-second", metavar="N", type=_speed, help="how fast it writes (default: as fast as it is read)")
-    add("--first-token-ms", metavar="N", type=_pause, help="how long it thinks before the first token (default: 0)")
-    add("--api-key-env", metavar="VAR", help="the variable with the only key that is accepted (default: any key)")
-    add("--config", metavar="FILE", help="the same in a file of TOML; what is said here counts more")
-    add("--host", metavar="ADDRESS", default=HOST, help=f"where to listen (default: {HOST})")
-    add("--port", metavar="PORT", type=numbers.port, default=PORT, help=f"default: {PORT}; 0: any that is free")
+    suggest(
+        add("--config", metavar="FILE", help="TOML file with these settings; options override it"),
+        "files",
+    )
     add(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         default="info",
-        help="how much is logged (default: info)",
+        help="log level (default: info)",
     )
     return made
 
 
+def action_parsers() -> dict[str, tuple[str, console.Parser]]:
+    """The summary and the parser of every action."""
+    return {name: (about, import_module(module).parser(name)) for name, (module, about) in ACTIONS.items()}
+
+
+def _add_behaviour_options(made: console.Parser) -> None:
+    add = made.add_argument_group("behaviour").add_argument
+    suggest(
+        add(
+            "--as",
+            dest="behaviour",
+            metavar="HOST",
+            help="host to emulate: moonshot, selfhost, vllm, … (default: moonshot)",
+        ),
+        names=lambda: _registered("behaviours"),
+    )
+    suggest(
+        add("--fault", metavar="NAME,…", action="append", help="inject these faults into every response (repeatable)"),
+        names=lambda: _registered("faults"),
+        in_list=True,
+    )
+    add("--chaos", metavar="RATE", type=_share, help="share of responses that get a random fault, such as 0.1")
+    add("--seed", metavar="N", type=_seed, help="seed of --chaos; the same seed gives the same faults (default: 0)")
+    suggest(
+        add("--scenario", metavar="NAME|FILE", help="what the script does (default: one-call)"),
+        "files",
+        names=lambda: _registered("scenarios"),
+    )
+    suggest(
+        add("--model", metavar="FILE.py:NAME", help="use your own model, written in Python, instead of the script"),
+        "files",
+    )
+    suggest(
+        add(
+            "--assume",
+            metavar="NAME,…",
+            nargs="?",
+            const="",
+            help="enforce unproven rules that the real API may have (without names: all)",
+        ),
+        names=lambda: _registered("assumptions"),
+        in_list=True,
+    )
+    add("--tokens-per-second", metavar="N", type=_speed, help="output speed (default: as fast as the client reads)")
+    add("--first-token-ms", metavar="N", type=_pause, help="delay before the first token (default: 0)")
+
+
+def _registered(table: str) -> list[str]:
+    from moonshim.cli.simulate.tables import names_in
+
+    return names_in(table)
+
+
 def _share(text: str) -> float:
-    return numbers.number(text, "a share of all responses", 0, 1)
+    return numbers.number(text, 0, 1)
 
 
 def _seed(text: str) -> int:
-    return numbers.integer(text, "a seed", 0, 2**63 - 1)
+    return numbers.integer(text, 0, 2**63 - 1)
 
 
 def _speed(text: str) -> float:
-    return numbers.number(text, "a number of tokens", 0, MOST)
+    return numbers.number(text, 0, MOST)
 
 
 def _pause(text: str) -> float:
-    return numbers.number(text, "a number of milliseconds", 0, MOST)
+    return numbers.number(text, 0, MOST)

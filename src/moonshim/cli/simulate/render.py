@@ -6,11 +6,12 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from moonshim.cli import console
 from moonshim.cli.explain import guess_dialect
 from moonshim.cli.request_file import LIMIT, decode_json
+from moonshim.cli.suggest import suggest
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.simulator.host.behaviours import BEHAVIOURS, HostBehaviour
 from moonshim.simulator.host.models import MODELS, generation_of
@@ -20,37 +21,35 @@ from moonshim.simulator.render.history_ids import HistoryId, history_ids
 from moonshim.simulator.request import Json, SimRequest, Wire
 from moonshim.simulator.rules import check
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]
 
 _WIRES: Final[dict[str, Wire]] = {"chat": "openai_chat", "messages": "anthropic"}
 _SHOWN: Final = re.compile(
     r"(?P<marker><\|[a-z0-9_]+\|>|</?think>)"
-    r"|(?:(?<=<\|tool_call_begin\|>)(?P<called>[^<]+))|(?:(?<=## Return of )(?P<told>[^\n]+))"
+    r"|(?:(?<=<\|tool_call_begin\|>)(?P<called>[^<]+))|(?:(?<=## Return of )(?P<returned>[^\n]+))"
 )
-_TOLD_AT_MOST: Final = 20
+_SHOWN_AT_MOST: Final = 20
 _ENDS: Final = ("<|im_end|>", "<|end_of_msg|>")
-_USAGE: Final = """moonshim simulate render REQUEST.json [--model NAME] [--as HOST]
-                                [--wire chat|messages]"""
 _EPILOG: Final = """\
+On a terminal every message starts on its own line, markers are dim, ids that
+the model would have written are green, and other ids are red. In a pipe the
+prompt is written byte for byte, without a final line break. K2, K2-Thinking and
+K3 use their published templates; K2.5, K2.6 and K2.7 are reconstructed from
+published excerpts. Files can be up to 64 MiB.
+
 examples:
-  moonshim simulate render request.json                  as a self-host does:
-                                                         every id as it was sent
-  moonshim simulate render request.json --as moonshot    as Moonshot does:
-                                                         with ids of its own
+  moonshim simulate render request.json                  ids as they were sent,
+                                                         as a self-host does
+  moonshim simulate render request.json --as moonshot    ids renamed, as
+                                                         Moonshot does
   moonshim simulate render request.json --model kimi-k3  for another model
 
-On a terminal every message begins on a line of its own, markers are dim, ids
-that the model would have written are green, and others red. In a pipe the
-prompt comes byte for byte, without a line break at its end. K2, K2-Thinking and
-K3 are written as their own templates write them; K2.5, K2.6 and K2.7 after what
-is quoted of theirs. A file may have 64 MiB.
-
 exit codes:
-  0  the prompt is shown, and there is nothing to say about it
+  0  the prompt is shown, and nothing is wrong with it
   1  the prompt is shown, but the host would refuse the request, or the model
      sees ids that it would not write
-  2  there is no prompt: the request cannot be read, nobody serves its model,
-     or the command was not understood"""
+  2  no prompt: the request cannot be read, its model is unknown, or the
+     command line is invalid"""
 
 
 class _NoPrompt(Exception):
@@ -59,7 +58,7 @@ class _NoPrompt(Exception):
 
 def main(argv: Sequence[str]) -> int:
     """Run `moonshim simulate render`; return the exit code."""
-    given = _parser().parse_args(list(argv))
+    given = parser().parse_args(list(argv))
     behaviour = BEHAVIOURS[given.as_]
     try:
         body = _body(given.request)
@@ -75,7 +74,9 @@ def main(argv: Sequence[str]) -> int:
     refused = _print_refusal(request, behaviour)
     wrong = _print_ids(request, ids, renamed=renamed)
     if request.family == "other":
-        console.print_note(f"{console.safe(request.model)} is no Kimi, and its template is not known: this is K2's")
+        console.print_note(
+            f"{console.safe(request.model)} is not a Kimi model and its template is unknown: showing K2's template"
+        )
     return console.FAILED if refused or wrong else console.DONE
 
 
@@ -84,7 +85,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _body(name: str) -> Json:
     if name == "-" and (sys.stdin is None or sys.stdin.isatty()):
-        raise _NoPrompt("nothing to read. Name the file of a request, or pipe one in (--help shows how)")
+        raise _NoPrompt("no input. Name a request file, or pipe one in (see `moonshim simulate render --help`)")
     label = "standard input" if name == "-" else console.safe(name)
     data, body = b"", None
     try:
@@ -96,7 +97,7 @@ def _body(name: str) -> Json:
             why = getattr(error, "strerror", None) or error
             raise _NoPrompt(f"{label}: {console.safe(str(why))}") from None
     if not isinstance(body, dict):
-        raise _NoPrompt(f"{label}: does not hold the body of a request")
+        raise _NoPrompt(f"{label}: expected a request body (a JSON object)")
     return body
 
 
@@ -112,22 +113,22 @@ def _wire(body: Json, requested: str | None) -> Wire:
         return _WIRES[requested]
     dialect = guess_dialect(body)
     if dialect == "openai_responses":
-        raise _NoPrompt("this is a request for Responses; Chat and Messages can be rendered (--wire says which)")
+        raise _NoPrompt("this is an OpenAI Responses request; only Chat and Messages can be rendered (see --wire)")
     return "anthropic" if dialect == "anthropic" else "openai_chat"
 
 
 def _parse_request(body: Json, wire: Wire, behaviour: HostBehaviour) -> SimRequest:
     requested = body.get("model")
     if not isinstance(requested, str) or not requested:
-        raise _NoPrompt("the request names no model: --model NAME does")
+        raise _NoPrompt("the request has no model; pass --model NAME")
     model = requested.partition("+")[0]  # the suffix names faults, which change responses and not prompts
     generation = generation_of(model)
     if generation is None:
-        raise _NoPrompt(f"nobody serves {console.safe(model)}: --model names another, such as {', '.join(MODELS)}")
+        raise _NoPrompt(f"unknown model {console.safe(model)}; use --model with one of {', '.join(MODELS)}")
     return parse_request(body, wire=wire, model=model, generation=generation, host=behaviour.contract(wire))
 
 
-# -- messages besides the prompt -------------------------------------------------------------------------------------
+# -- notes on standard error -------------------------------------------------------------------------------------
 
 
 def _print_refusal(request: SimRequest, behaviour: HostBehaviour) -> bool:
@@ -135,34 +136,35 @@ def _print_refusal(request: SimRequest, behaviour: HostBehaviour) -> bool:
     objection = check(request.body, wire=request.wire, generation=request.generation, host=host)
     if objection is None:
         return False
-    console.print_note(f"{behaviour.name} refuses this request: {objection.status}, {console.safe(objection.message)}")
+    console.print_note(
+        f"{behaviour.name} would refuse this request: {objection.status}, {console.safe(objection.message)}"
+    )
     return True
 
 
 def _print_ids(request: SimRequest, ids: list[HistoryId], *, renamed: bool) -> bool:
-    """A line for each id that the model would not have written. An id repeated in results is reported once, with the
-    call."""
+    """Print each id that the model would not have written, once: with the call, not again with its result."""
     wrong: dict[str | int, HistoryId] = {}
     for one in ids:
         if one.sent != one.right:
             wrong.setdefault(one.right or one.place, one)
     paint = console.Paint(sys.stderr)
-    for one in list(wrong.values())[:_TOLD_AT_MOST]:
+    for one in list(wrong.values())[:_SHOWN_AT_MOST]:
         line = _line(one, request, renamed=renamed)
         console.print_note(line if renamed else paint.yellow(line))
-    if len(wrong) > _TOLD_AT_MOST:
-        console.print_note(f"and {len(wrong) - _TOLD_AT_MOST} more of these")
+    if len(wrong) > _SHOWN_AT_MOST:
+        console.print_note(f"and {len(wrong) - _SHOWN_AT_MOST} more")
     if wrong and not renamed:
-        console.print_note("Moonshot's own API renames ids before the model sees them (--as moonshot shows it)")
+        console.print_note("Moonshot's API renames ids before the model sees them (try --as moonshot)")
     return bool(wrong) and not renamed
 
 
 def _line(one: HistoryId, request: SimRequest, *, renamed: bool) -> str:
     place, sent = f"messages[{_message_index(one.place, request)}]", console.safe(one.sent) or "an empty id"
     if not one.right:
-        return f"{place}: the model sees a result of {sent}, which is no call before it"
+        return f"{place}: the model sees a result for {sent}, which matches no earlier call"
     if renamed:
-        return f"{place}: {sent} is {console.safe(one.right)} for the model"
+        return f"{place}: the model sees {console.safe(one.right)} instead of {sent}"
     return f"{place}: the model sees {sent} where it would write {console.safe(one.right)}"
 
 
@@ -205,20 +207,32 @@ def _safe(text: str) -> str:
     return "\n".join("\t".join(map(console.safe, line.split("\t"))) for line in text.split("\n"))
 
 
-def _parser() -> console.Parser:
-    parser = console.Parser(
-        prog="moonshim simulate render",
-        usage=_USAGE,
-        description="The prompt that a model sees for a request: there a wrong id becomes visible.",
+def parser(action: str = "render") -> console.Parser:
+    """The arguments of the action."""
+    made = console.Parser(
+        prog=f"moonshim simulate {action}",
+        usage=f"moonshim simulate {action} [OPTIONS] [FILE]",
+        description="Show the prompt that the model sees for a request. Use it to find tool call ids\n"
+        "that confuse the model.",
         epilog=_EPILOG,
     )
-    add: Any = parser.add_argument
-    add("request", metavar="REQUEST.json", nargs="?", default="-", help="the body of a request; - is standard input")
-    add("--model", metavar="NAME", help="whose prompt it is; as the request says otherwise")
-    add("--as", dest="as_", metavar="HOST", choices=tuple(BEHAVIOURS), default="selfhost", help=_behaviour_help())
-    add("--wire", choices=tuple(_WIRES), help="the request's dialect; guessed from its fields otherwise")
-    return parser
-
-
-def _behaviour_help() -> str:
-    return f"the host to emulate: {', '.join(BEHAVIOURS)} (selfhost)"
+    suggest(
+        made.add_argument(
+            "request", metavar="FILE", nargs="?", default="-", help="request body in JSON (default: -, standard input)"
+        ),
+        "files",
+    )
+    suggest(
+        made.add_argument("--model", metavar="NAME", help="model to render for (default: the model of the request)"),
+        names=lambda: MODELS,
+    )
+    made.add_argument(
+        "--as",
+        dest="as_",
+        metavar="HOST",
+        choices=tuple(BEHAVIOURS),
+        default="selfhost",
+        help=f"host to emulate: {', '.join(BEHAVIOURS)} (default: selfhost)",
+    )
+    made.add_argument("--wire", choices=tuple(_WIRES), help="dialect of the request (default: detected)")
+    return made

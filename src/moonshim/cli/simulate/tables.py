@@ -8,34 +8,61 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from moonshim.cli import console
+from moonshim.cli.suggest import suggest
 
-__all__ = ["main"]
+__all__ = ["main", "names_in", "parser"]
 
 Row: TypeAlias = dict[str, Any]
 _LEAST_WIDTH: Final = 40
+_GROUPS: Final = {
+    "leaks": ": tool calls in the text or the reasoning (slot-…: with an unusual id)",
+    "frames": ": how the stream is divided into events and writes",
+    "answers": ": not the JSON or the call that the request demands",
+    "messages": ": streams of the Messages API",
+    "endings": ": finish reasons, usage, and the end of the stream",
+}
+_HOW_TO_USE_FAULTS: Final = (
+    "Add one to a model name: kimi-k3+cut-off. `moonshim simulate faults WORD` lists only those that contain WORD."
+)
+
+
+def parser(which: str) -> console.Parser:
+    """The arguments of the action that prints this table."""
+    made = console.Parser(
+        prog=f"moonshim simulate {which}",
+        usage=f"moonshim simulate {which} [--json] [WORD]",
+        description=_TABLES[which][1],
+    )
+    suggest(
+        made.add_argument("word", nargs="?", metavar="WORD", help="list only entries that contain this word"),
+        names=lambda: names_in(which),
+    )
+    made.add_argument("--json", action="store_true", help="print a JSON list of objects")
+    return made
 
 
 def main(argv: Sequence[str]) -> int:
     """Print one of the tables; return the exit code. The first argument is its name."""
     which, *rest = argv
-    rows_of, about = _TABLES[which]
-    parser = console.Parser(
-        prog=f"moonshim simulate {which}", usage=f"moonshim simulate {which} [--json] [WORD]", description=about
-    )
-    parser.add_argument("word", nargs="?", metavar="WORD", help="only what has this word in it")
-    parser.add_argument("--json", action="store_true", help="a list of objects, for programs")
-    given = parser.parse_args(rest)
-    rows = [row for row in rows_of() if given.word is None or _has(row, given.word)]
+    given = parser(which).parse_args(rest)
+    rows = [row for row in _TABLES[which][0]() if given.word is None or _has(row, given.word)]
     if given.json:
         import msgspec
 
         print(msgspec.json.format(msgspec.json.encode(rows)).decode(), flush=True)
         return console.DONE
     if not rows:
-        console.print_note(f"moonshim simulate {which}: nothing here has {console.safe(given.word)!r} in it")
+        console.print_note(f"moonshim simulate {which}: no entry contains {console.safe(given.word)!r}")
         return console.FAILED
     _print(rows)
+    if which == "faults":
+        print(f"\n{_HOW_TO_USE_FAULTS}", flush=True)
     return console.DONE
+
+
+def names_in(which: str) -> list[str]:
+    """The names in one of the tables."""
+    return [row["name"] for row in _TABLES[which][0]()]
 
 
 def _has(row: Row, word: str) -> bool:
@@ -43,14 +70,14 @@ def _has(row: Row, word: str) -> bool:
 
 
 def _print(rows: list[Row]) -> None:
-    """Each row: its name, its description, and where it was seen; grouped where there are groups."""
+    """Each row: its name, its description, and where it was observed; in groups, if the table has any."""
     paint = console.Paint(sys.stdout)
     names = max(len(row["name"]) for row in rows)
     width = max(console.width_of(sys.stdout) - names - 4, _LEAST_WIDTH)
     group = None
     for row in rows:
         if row.get("group") != group:
-            print(("" if group is None else "\n") + paint.bold(group := row["group"]))
+            print(("" if group is None else "\n") + paint.bold(group := row["group"]) + _GROUPS.get(group, ""))
         seen = f" ({row['seen']})" if row.get("seen") else ""
         first, *others = textwrap.wrap(f"{row['about']}{seen}", width) or [""]
         print(f"  {paint.green(row['name'].ljust(names))}  {first}")
@@ -82,7 +109,7 @@ def _models() -> list[Row]:
         {
             "name": name,
             "generation": generation,
-            "about": "a model that is no Kimi" if generation == "other" else f"a Kimi of the generation {generation}",
+            "about": "not a Kimi model" if generation == "other" else f"Kimi, generation {generation}",
         }
         for name, generation in generations.items()
     ]
@@ -103,10 +130,22 @@ def _assumptions() -> list[Row]:
 _TABLES: Final[dict[str, tuple[Callable[[], list[Row]], str]]] = {
     "faults": (
         _faults,
-        "All faults. Ask for one after a model's name (kimi-k2.5+NAME), in the header or with --fault.",
+        (
+            "List the faults. Request one after the model name (kimi-k3+NAME), in the\n"
+            "x-moonshim-simulate header, or for every response with --fault."
+        ),
     ),
-    "scenarios": (_scenarios, "What the scripted model can play: --scenario NAME, or behind a model's name."),
-    "models": (_models, "The models. Other spellings work too: moonshotai/Kimi-K2.5, k3, …"),
-    "behaviours": (_behaviours, "The hosts that the simulator can emulate: --as NAME."),
-    "assumptions": (_assumptions, "Unproven rules that the real API may have: --assume NAME."),
+    "scenarios": (
+        _scenarios,
+        (
+            "List the scenarios of the scripted model. Select one with --scenario NAME, or\n"
+            "after the model name (kimi-k3+NAME)."
+        ),
+    ),
+    "models": (_models, "List the models. Other spellings work too: moonshotai/Kimi-K2.5, k3, …"),
+    "behaviours": (_behaviours, "List the hosts that the simulator can emulate. Select one with --as NAME."),
+    "assumptions": (
+        _assumptions,
+        "List rules that the real API may have but that are unproven. Enforce one with\n--assume NAME.",
+    ),
 }
