@@ -185,6 +185,7 @@ def test_the_last_requests_can_be_looked_at(server: Simulator) -> None:
     ("method", "path", "status"),
     [
         ("GET", "/v1/embeddings", 404),
+        ("GET", "/v1/usages", 404),
         ("POST", "/v1/responses", 404),
         ("GET", "/v1/chat/completions", 405),
         ("OPTIONS", "/v1/messages", 405),
@@ -197,6 +198,18 @@ def test_what_is_not_there_is_refused_as_json(server: Simulator, method: str, pa
     assert (answer.status, bool(answer.json["error"]["message"])) == (status, True)
     assert ("allow" in answer.headers) == (status == 405)
     assert (server.refusals[-1].place, server.refusals[-1].status) == (f"{method} {path}", status)
+
+
+def test_kimi_code_reports_the_quota_to_any_agent_with_the_key() -> None:
+    with Simulator(behaviour="kimi-coding", api_key="k", clock=lambda: 1_794_800_000.0).running() as server:
+        answer = request(server.url, "GET", "/coding/v1/usages", authorization="Bearer k")
+        assert (answer.status, answer.json["usages"]["limit_5h"]) == (
+            200,
+            {"used_ratio": 0.12, "reset_time": "2026-11-16T08:00:00Z"},
+        )
+        assert list(answer.json["usages"]) == ["limit_5h", "limit_7d", "limit_month_total", "limit_month_code"]
+        assert request(server.url, "GET", "/coding/v1/usages", authorization="Bearer x").status == 401
+        assert "/v1/usages" in request(server.url, "GET", "/").json["paths"]
 
 
 def test_a_path_of_messages_is_refused_in_its_dialect(server: Simulator) -> None:

@@ -1,4 +1,4 @@
-"""docs/simulator.md is true: its Python prints what it says, its files can be read, its commands name what there is."""
+"""docs/guides/simulator.md is true: its Python prints what it shows, its files load, its commands exist."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from moonshim.simulator.model.scenario_file import load_scenario
 from moonshim.simulator.selection import read_model, read_names
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = (ROOT / "docs" / "simulator.md").read_text()
+PAGE: Final = (ROOT / "docs" / "guides" / "simulator.md").read_text()
 SCENARIO, SETTINGS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 PYTHON: Final = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-(PRINTED,) = re.findall(r"prints\n\n```\n(.*?)```", PAGE, re.DOTALL)
+(PRINTED,) = re.findall(r"prints\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize(("snippet", "printed"), list(zip(PYTHON, ("", PRINTED), strict=True)), ids=("model", "server"))

@@ -101,18 +101,18 @@ def test_a_file_is_read_anew_each_time(written: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "received"),
     [
-        ("models.py", "which model is meant? Write the name behind a colon: `models.py:Name`"),
-        (":Good", "which model is meant?"),
-        ("nowhere.py:Good", "there is no file nowhere.py"),
-        ("models:Good", "there is no module `models`; is the file models.py meant?"),
-        ("no.such.module:Good", "there is no module `no.such.module`"),
-        ("models.py:Godo", "nothing there is called `Godo`; did you mean `Good`?"),
-        ("models.py:NeedsMore", "could not be made: TypeError: "),
+        ("models.py", "missing name of the model; write it after a colon: `models.py:Name`"),
+        (":Good", "missing name of the model"),
+        ("nowhere.py:Good", "file nowhere.py not found"),
+        ("models:Good", "module 'models' not found; did you mean the file models.py?"),
+        ("no.such.module:Good", "module 'no.such.module' not found"),
+        ("models.py:Godo", "'Godo' not found (did you mean 'Good'?)"),
+        ("models.py:NeedsMore", "cannot create model models.py:NeedsMore: TypeError: "),
         (
             "models.py:Silent",
-            "must be a class with a method `reply`, an object that has one, or a function, not Silent",
+            "expected a class with a method `reply`, an object that has one, or a function, got Silent",
         ),
-        ("models.py:number", "not int"),
+        ("models.py:number", "got int"),
     ],
 )
 def test_what_cannot_be_loaded_is_told(written: Path, place: str, received: str) -> None:
@@ -140,13 +140,13 @@ def test_a_file_that_fails_is_told(written: Path, text: str, received: str) -> N
 @pytest.mark.parametrize(
     ("name", "received"),
     [
-        ("text", "returned a text: return `IntendedResponse(text=…)`"),
-        ("nothing", "returned NoneType, and no IntendedResponse"),
-        ("list_of_calls", "returned a call that is tuple, and no IntendedCall"),
-        ("one_call", "whose `calls` are IntendedCall, and no tuple"),
-        ("object_arguments", "whose `arguments` are dict: they must be JSON text"),
+        ("text", "returned a string: return `IntendedResponse(text=…)`"),
+        ("nothing", "returned NoneType instead of an IntendedResponse"),
+        ("list_of_calls", "returned a call that is tuple instead of an IntendedCall"),
+        ("one_call", "whose `calls` is IntendedCall instead of a tuple"),
+        ("object_arguments", "whose `arguments` is dict instead of a JSON string"),
         ("no_name", "whose `name` is NoneType"),
-        ("no_text", "whose `text` is NoneType, and no text"),
+        ("no_text", "whose `text` is NoneType instead of a string"),
         ("raises", "raised ZeroDivisionError: division by zero ("),
         ("exits", "raised SystemExit: 3 ("),
         ("gives_up", "raised GeneratorExit"),
@@ -158,7 +158,7 @@ def test_a_wrong_answer_is_told_when_it_comes(written: Path, name: str, received
     model = load_model(f"models.py:{name}")
     with pytest.raises(ModelFailed) as caught:
         model.reply(asked())
-    assert str(caught.value).startswith(f"the model models.py:{name} ")
+    assert str(caught.value).startswith(f"model models.py:{name} ")
     assert received in str(caught.value)
     assert problem_of(caught.value).status == 500
 

@@ -99,7 +99,7 @@ class TestReading:
 
 class TestMistakes:
     def test_a_name_that_is_none_is_told_with_the_nearest(self) -> None:
-        with pytest.raises(ScenarioError, match=r"unknown scenario `five-round`; did you mean `five-rounds`\?"):
+        with pytest.raises(ScenarioError, match=r"unknown scenario 'five-round' \(did you mean 'five-rounds'\?\)"):
             load_scenario("five-round")
         with pytest.raises(ScenarioError, match=r"choose from one-call, parallel, .*, or give the path of a file"):
             load_scenario("xyz")
@@ -107,7 +107,7 @@ class TestMistakes:
     def test_a_file_that_is_none_is_told(self, tmp_path: Path) -> None:
         with pytest.raises(ScenarioError, match=r"nowhere\.toml: No such file or directory"):
             load_scenario("nowhere.toml")
-        with pytest.raises(ScenarioError, match="this is no file, but a folder"):
+        with pytest.raises(ScenarioError, match="expected a file, got a folder"):
             load_scenario(tmp_path)
 
     def test_all_mistakes_are_told_at_once_each_with_its_line(self) -> None:
@@ -129,46 +129,47 @@ class TestMistakes:
             sya = "x"
             """
         assert problems(text) == [
-            "s.toml:1: abuot: nothing is called `abuot` here; did you mean `about`?",
-            "s.toml:3: round[0].repeat: this must be at least 1 and at most 1000",
-            "s.toml:4: round[0].when: this must be one of always, error, success; did you mean `error`?",
-            "s.toml:5: round[0].say: nothing is put in for `{resutls}`; did you mean `{results}`?",
-            "s.toml:8: round[1].call[0].tol: nothing is called `tol` here; did you mean `tool`?",
-            "s.toml:9: round[1].call[1]: this must be a table, not a whole number",
-            's.toml:10: round[1].call[2].tool: there must be one name at least; `"*"` is any',
-            "s.toml:11: round[1].call[3].arguments: this must be the text of a JSON object",
-            "s.toml:12: round[1].call[4].text: this is for arguments that are made, and `arguments` are given",
-            "s.toml:12: round[1].call[4].arguments.at: JSON has no dates and times: write it as a text",
-            "s.toml:15: answer.sya: nothing is called `sya` here; did you mean `say`?",
+            "s.toml:1: abuot: unknown key 'abuot' (did you mean 'about'?)",
+            "s.toml:3: round[0].repeat: must be at least 1 and at most 1000",
+            "s.toml:4: round[0].when: expected one of always, error, success (did you mean 'error'?)",
+            "s.toml:5: round[0].say: unknown placeholder '{resutls}' (did you mean '{results}'?)",
+            "s.toml:8: round[1].call[0].tol: unknown key 'tol' (did you mean 'tool'?)",
+            "s.toml:9: round[1].call[1]: expected a table, got an integer",
+            's.toml:10: round[1].call[2].tool: expected at least one tool name; use `"*"` for any tool',
+            "s.toml:11: round[1].call[3].arguments: expected a string with a JSON object",
+            "s.toml:12: round[1].call[4].text: only for generated arguments, but `arguments` is set",
+            "s.toml:12: round[1].call[4].arguments.at: JSON does not support dates and times: write a string",
+            "s.toml:15: answer.sya: unknown key 'sya' (did you mean 'say'?)",
         ]
 
     @pytest.mark.parametrize(
         ("text", "received"),
         [
             ("[[round]\n", "s.toml:1:8: Expected ']]' at the end of an array declaration"),
-            ("[round]\nsay = 'x'", "s.toml:1: round: this must be a list of tables (`[[round]]` in TOML), not a table"),
-            ("[[round]]\ncall = []", 's.toml:2: round[0].call: a round calls something; without this line, any tool'),
+            ("[round]\nsay = 'x'", "s.toml:1: round: expected a list of tables (`[[round]]` in TOML), got a table"),
+            ("[[round]]\ncall = []",
+             "s.toml:2: round[0].call: expected at least one call; leave `call` out to call any tool"),
             ("[[round]]\ncall = 5",
-             "s.toml:2: round[0].call: this must be the name of a tool, or a list of calls, not a whole number"),
-            ("[[round]]\ncall = ''", 's.toml:2: round[0].call: a tool has a name; `"*"` is any'),
-            ("[[round]]\nsay = 5", "s.toml:2: round[0].say: this must be a text, not a whole number"),
-            ("[answer]\n", "s.toml:1: answer: this says nothing: give it a `say`"),
-            ("[answer]\nsay = ''", "s.toml:1: answer: this says nothing: give it a `say`"),
-            ("[[turn]]\n", "s.toml:1: turn: nothing is called `turn` here; each message of the user has its `[[act]]`"),
+             "s.toml:2: round[0].call: expected a tool name or a list of calls, got an integer"),
+            ("[[round]]\ncall = ''", 's.toml:2: round[0].call: the tool name is empty; use `"*"` for any tool'),
+            ("[[round]]\nsay = 5", "s.toml:2: round[0].say: expected a string, got an integer"),
+            ("[answer]\n", "s.toml:1: answer: empty answer: set `say`"),
+            ("[answer]\nsay = ''", "s.toml:1: answer: empty answer: set `say`"),
+            ("[[turn]]\n", "s.toml:1: turn: unknown key 'turn'; write one `[[act]]` per user message"),
             ("answer.say = 'x'\n[[act]]\n",
-             "s.toml:1: answer: this belongs to an act: write `act.answer` behind `[[act]]`"),
-            ("act = []", "s.toml:1: act: there must be one act at least"),
-            ("[[act]]\nanswr = 1", "s.toml:2: act[0].answr: nothing is called `answr` here; did you mean `answer`?"),
-            ("round = []", "s.toml:1: round: an empty list plays nothing: leave it out"),
+             "s.toml:1: answer: this belongs in an act: move it below `[[act]]` as `act.answer`"),
+            ("act = []", "s.toml:1: act: expected at least one act"),
+            ("[[act]]\nanswr = 1", "s.toml:2: act[0].answr: unknown key 'answr' (did you mean 'answer'?)"),
+            ("round = []", "s.toml:1: round: expected at least one round; leave `round` out to call nothing"),
             ("[[round]]\ncall = [{ tool = 'ls', length = 5 }]",
-             "s.toml:2: round[0].call[0].length: this says how long `text` becomes, and there is none"),
+             "s.toml:2: round[0].call[0].length: requires `text`, which it repeats up to this length"),
             ("[[round]]\ncall = [{ arguments = '{\"a\": }' }]",
-             "s.toml:2: round[0].call[0].arguments: this is no JSON: Expecting value: line 1 column 7 (char 6)"),
+             "s.toml:2: round[0].call[0].arguments: not valid JSON: Expecting value: line 1 column 7 (char 6)"),
             ("[[round]]\ncall = [{ arguments = { a = [inf] } }]",
-             "s.toml:2: round[0].call[0].arguments.a[0]: JSON has no such number"),
+             "s.toml:2: round[0].call[0].arguments.a[0]: JSON does not support this number"),
             ("[[round]]\ncall = [{ count = 100 }, { count = 100 }]",
-             "s.toml:2: round[0].call: there must be at most 128 calls in a round"),
-            ("[[round]]\nrepeat = 600\n[[round]]\nrepeat = 600", "s.toml:1: round: there must be at most 1000 rounds"),
+             "s.toml:2: round[0].call: expected at most 128 calls per round"),
+            ("[[round]]\nrepeat = 600\n[[round]]\nrepeat = 600", "s.toml:1: round: expected at most 1000 rounds"),
         ],
     )  # fmt: skip
     def test_a_mistake_is_told(self, text: str, received: str) -> None:
@@ -176,9 +177,9 @@ class TestMistakes:
 
     def test_json_has_lines_too(self) -> None:
         assert problems('{\n "round": [\n  {"sy": 1}]}', ".json") == [
-            "s.json:3: round[0].sy: nothing is called `sy` here; did you mean `say`?"
+            "s.json:3: round[0].sy: unknown key 'sy' (did you mean 'say'?)"
         ]
-        assert problems("[1]", ".json") == ["s.json: this must be a table, not a list"]
+        assert problems("[1]", ".json") == ["s.json: expected a table, got a list"]
 
 
 class TestExample:
@@ -200,7 +201,7 @@ class TestExample:
     def test_it_tries_again_after_an_error(self) -> None:
         first = self.MODEL.reply(asked())
         again = self.MODEL.reply(asked(HELLO, *returned(first, lambda call: "!no such city")))
-        assert again.text == "Once more."
+        assert again.text == "Let me try again."
         assert "no such city" in again.reasoning
 
     def test_it_has_words_for_a_title_and_for_thanks(self) -> None:

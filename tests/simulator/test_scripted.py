@@ -36,6 +36,7 @@ class TestBuiltIn:
             ("parallel", [3, 0]),
             ("five-rounds", [1, 2, 1, 2, 1, 0]),
             ("eight-rounds", [1] * 8 + [0]),
+            ("web-search", [1, 0]),
             ("text-only", [0]),
             ("long-answer", [0]),
             ("think-only", [1, 0]),
@@ -90,7 +91,7 @@ class TestBuiltIn:
 class TestWords:
     def test_without_tools_it_says_plainly_what_it_is(self) -> None:
         intended = ONE_CALL.reply(asked(tools=()))
-        assert "no model" in intended.text
+        assert "not a model" in intended.text
         assert "Hello there" in intended.text
         assert not intended.calls
 
@@ -218,18 +219,16 @@ class TestTools:
         answers, (result,) = converse(model)
         assert [[call.name for call in intended.calls] for intended in answers] == [["get_weather"], []]
         assert result in answers[-1].text
-        assert (
-            "The scenario calls `fly`, `swim`, which is not offered here. Offered: `get_weather`." in answers[-1].text
-        )
+        assert "The scenario calls `fly`, `swim`, but the request offers only `get_weather`." in answers[-1].text
 
     def test_nothing_is_called_when_nothing_fits(self) -> None:
         (answer,), _ = converse(playing('[[round]]\ncall = "fly"'))
-        assert answer.text == "The scenario calls `fly`, which is not offered here. Offered: `get_weather`."
+        assert answer.text == "The scenario calls `fly`, but the request offers only `get_weather`."
 
     def test_what_changes_things_is_called_only_by_name(self) -> None:
         tools = [OfferedTool("Write"), OfferedTool("Task"), OfferedTool("WebFetch")]
         (answer,), _ = converse(ONE_CALL, SimTurn(role="user", text="Write a file"), tools=tools)
-        assert "calls none of these unless a scenario names it: `Write`, `Task`, `WebFetch`" in answer.text
+        assert "calls none of these tools unless a scenario names them: `Write`, `Task`, `WebFetch`" in answer.text
         assert playing('[[round]]\ncall = "Write"').reply(asked(tools=tools)).calls[0].name == "Write"
 
     @pytest.mark.parametrize(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final, Literal
 
 import msgspec
 import pytest
 
 from moonshim.engine.tokens import MEDIA_TOKENS
-from moonshim.simulator.host.token_counts import BLOCK, Counter, tokens_of
+from moonshim.simulator.host.token_counts import BLOCK, MEASURED_BLOCK, Counter, tokens_of
 from moonshim.simulator.request import SimCall, SimRequest, SimResult, SimTurn
 from moonshim.simulator.response import IntendedCall, IntendedResponse, TokenTotals
 
@@ -136,3 +136,74 @@ def test_a_marker_is_one_token_and_an_image_is_many() -> None:
 def test_halves_of_characters_are_counted_too() -> None:
     ask = sim_request(SimTurn(role="user", text="\ud83d" * 1000))
     assert tallies(ask, ask)[1].cached > 0
+
+
+# --- a cache that expires -----------------------------------------------------------------------------------------
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+CLASSES: Final = ("5m", "1h")
+HOUR: Final[dict[str, Any]] = {"prompt_cache_options": {"ttl": "1h"}}
+
+
+def asked(rounds: int, wire: Literal["openai_chat", "anthropic"] = "openai_chat", **body: Any) -> SimRequest:
+    return msgspec.structs.replace(conversation(rounds), wire=wire, body=body)
+
+
+def expiring() -> tuple[Clock, Counter]:
+    clock = Clock()
+    return clock, Counter(block=MEASURED_BLOCK, clock=clock)
+
+
+def count(counter: Counter, request: SimRequest) -> TokenTotals:
+    return counter.tally(request, IntendedResponse(text="ok"), classes=CLASSES)
+
+
+def test_what_was_not_read_is_written_in_whole_blocks() -> None:
+    _, counter = expiring()
+    first, second = count(counter, asked(0)), count(counter, asked(3))
+    assert (first.cached, first.written) == (0, first.prompt // 256 * 256)
+    assert second.cached % 256 == 0
+    assert 0 < second.cached <= (first.written or 0)
+    assert second.cached + (second.written or 0) == second.prompt // 256 * 256
+
+
+@pytest.mark.parametrize(
+    ("body", "lifetime"), [({}, 300), ({"prompt_cache_options": {"ttl": "5m"}}, 300), (HOUR, 3600)]
+)
+def test_a_prompt_is_known_for_its_lifetime_and_each_hit_renews_it(body: dict[str, Any], lifetime: int) -> None:
+    clock, counter = expiring()
+    first = count(counter, asked(0, **body))
+    assert first.hourly == (first.written if lifetime == 3600 else 0)
+    for _ in range(3):
+        clock.now += lifetime
+        again = count(counter, asked(0))
+        assert (again.cached, again.written, again.hourly) == (first.written, 0, 0)
+    clock.now += lifetime + 1
+    assert count(counter, asked(0)).cached == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"cache_control": {"type": "ephemeral", "ttl": "1h"}},
+        {"system": [{"type": "text", "text": "", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]},
+        {"tools": [{"name": "ls", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "cache_control": {"ttl": "1h"}}]}]},
+    ],
+)
+def test_over_messages_any_mark_asks_for_an_hour(body: dict[str, Any]) -> None:
+    tally = count(expiring()[1], asked(0, "anthropic", **body))
+    assert tally.hourly == tally.written
+
+
+def test_a_host_without_classes_reports_no_writes() -> None:
+    _, counter = expiring()
+    assert counter.tally(asked(0, **HOUR), IntendedResponse()).written is None
+    assert Counter().tally(asked(0, **HOUR), IntendedResponse(), classes=CLASSES).written is None

@@ -238,7 +238,7 @@ class TestSense:
         [
             (
                 tool("Bash", ("command",), command=TEXT, timeout={"type": "number"}, description=TEXT),
-                {"command": "echo moonshim-1", "description": "Say a word"},
+                {"command": "echo moonshim-1", "description": "Print a word"},
             ),
             (tool("shell", ("command",), command={"type": "array", "items": TEXT}, workdir=TEXT),
              {"command": ["bash", "-lc", "echo moonshim-1"]}),

@@ -1,4 +1,4 @@
-"""A Kimi API that runs anywhere: as strict as the real one, and able to misbehave in every way that hosts do."""
+"""A simulated Kimi API: as strict as the real one, and able to misbehave in every way that hosts do."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -22,15 +22,15 @@ from moonshim.simulator.settings import ModelRow, SimulatorSettings
 
 __all__ = ["load_settings", "parse_settings"]
 
-_WHAT: Final = "a file of settings"
+_WHAT: Final = "a settings file"
 _HINTS: Final = {
-    "nature": "; did you mean `as`?",
-    "behaviour": "; did you mean `as`?",
-    "fault": "; did you mean `faults`?",
+    "nature": " (did you mean 'as'?)",
+    "behaviour": " (did you mean 'as'?)",
+    "fault": " (did you mean 'faults'?)",
     "host": "; set it on the command line (--host)",
     "port": "; set it on the command line (--port)",
     "log_level": "; set it on the command line (--log-level)",
-    "api_key": "; secrets do not belong in this file: name the environment variable with `api_key_env`",
+    "api_key": "; put the key in an environment variable and name it with `api_key_env`",
 }
 
 
@@ -55,7 +55,7 @@ def parse_settings(
     'selfhost'
     >>> parse_settings("seed = 7\\nchoas = 0.1", environ={})
     Traceback (most recent call last):
-    moonshim.config.problems.ConfigError: simulator.toml:2: choas: nothing is called `choas` here; did you mean `chaos`?
+    moonshim.config.problems.ConfigError: simulator.toml:2: choas: unknown key 'choas' (did you mean 'chaos'?)
     """
     value, lines = read_values(text, suffix=suffix, source=source)
     problems = Problems(source, lines)
@@ -102,7 +102,7 @@ def _read_names(table: Table, key: str, wrong: Callable[[str], str | None]) -> t
 def _read_share(table: Table, key: str) -> float | None:
     share = table.number(key)
     if share is not None and share > 1:
-        table.error(key, "must be a share of all responses, from 0 to 1")
+        table.error(key, "must be between 0 and 1")
         return None
     return share
 
@@ -137,7 +137,7 @@ def _read_model(table: Table, folder: File | None) -> str | None:
 def _read_key(table: Table) -> str | None:
     value, name = table.variable("api_key_env")
     if value == "":
-        table.error("api_key_env", f"the variable {name} is not set")
+        table.error("api_key_env", f"environment variable {name} is not set")
     return value or None
 
 
@@ -153,9 +153,9 @@ def _read_models(table: Table | None) -> dict[str, ModelRow] | None:
         faults = _read_names(inner, "faults", fault_problem) or ()
         if generation is None and "generation" not in inner:
             generation = _known_generation(inner, name)
-        inner.close(hints={"fault": "; did you mean `faults`?"})
+        inner.close(hints={"fault": " (did you mean 'faults'?)"})
         if "+" in name:
-            table.error(name, "a name of a model has no `+`: faults are chosen behind it")
+            table.error(name, "a model name cannot contain `+`, which separates the faults")
         elif generation is not None:
             rows[name] = ModelRow(generation=generation, faults=faults)
     return rows
@@ -166,5 +166,5 @@ def _known_generation(table: Table, name: str) -> str | None:
 
     generation = generation_of(name)
     if generation is None:
-        table.problems.add(table.path, 'nobody knows what this model is: say `generation = "k2.5"`')
+        table.problems.add(table.path, 'unknown model: set its generation, such as `generation = "k3"`')
     return generation

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moonshim.config import Config, ProviderConfig
+from moonshim.config import Config, ProviderConfig, UsageBooks
 from moonshim.simulator.host.models import MODELS
 
 __all__ = ["CHAT", "FIRST", "MESSAGES", "demo_config"]
@@ -35,4 +35,6 @@ def demo_config(url: str) -> Config:
     aliases: dict[str, tuple[str, ...]] = {model: (f"{CHAT}/{name}",) for model, name in names.items()}
     aliases |= {f"{MESSAGES}/{model}": (f"{MESSAGES}/{name}",) for model, name in names.items()}
     aliases["*+*"] = (f"{CHAT}/*",)
-    return Config(providers=(chat, messages), aliases=aliases, source="--demo")
+    # Made-up responses cost nothing: they do not belong in the books of real ones.
+    books = UsageBooks(file="memory:")
+    return Config(providers=(chat, messages), aliases=aliases, usage=books, source="--demo")

@@ -1,9 +1,9 @@
-"""One way in which hosts go wrong: a name, a description, and the function that does it, at one of five stages.
+"""One way in which hosts misbehave: a name, a description, and the function that does it, at one of five stages.
 
 The stages of a response at which a fault can act:
 
     status   instead of a response
-    speech   Answer -> Answer                       content, channels and ids
+    speech   HostResponse -> HostResponse           content, channels and ids
     chunks   [payload] -> [payload]                 the stream, parsed
     whole    payload -> payload                     the non-streaming response
     frames   [bytes] -> [bytes | Stall | CUT]       the stream as sent; a non-streaming response is one frame
@@ -34,7 +34,9 @@ CUT: Final = "cut"
 """The connection is dropped here."""
 
 Piece: TypeAlias = "bytes | Stall | Literal['cut']"
-Group: TypeAlias = Literal["leaks", "ids", "calls", "arguments", "reasoning", "endings", "frames", "errors", "messages"]
+Group: TypeAlias = Literal[
+    "leaks", "ids", "calls", "arguments", "reasoning", "answers", "messages", "endings", "frames", "errors"
+]
 Speech: TypeAlias = Callable[[HostResponse], HostResponse]
 Chunks: TypeAlias = Callable[[list[Json], HostResponse], list[Json]]
 Whole: TypeAlias = Callable[[Json, HostResponse], Json]
@@ -52,14 +54,14 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """A row of the table of faults."""
+    """One fault: what the host does wrong, where it was seen, and which responses it applies to."""
 
     name: str
     group: Group
     about: str
-    """One sentence: what the host does."""
+    """One sentence, capitalised, without a full stop: what the host does wrong."""
     seen: str = ""
-    """Where it was seen: `vllm#38274`, or the host."""
+    """Where it was seen: an issue such as `vllm#38274`, or a host."""
     wires: tuple[Wire, ...] = ("openai_chat", "anthropic")
     families: tuple[str, ...] = ("k2", "k3")
     """The model families that it applies to."""

@@ -24,7 +24,7 @@ __all__ = [
 def behaviour_problem(name: str) -> str | None:
     """
     >>> behaviour_problem("moonshot"), behaviour_problem("moonshoot")
-    (None, 'unknown behaviour `moonshoot`; did you mean `moonshot`?')
+    (None, "unknown behaviour 'moonshoot' (did you mean 'moonshot'?)")
     """
     from moonshim.simulator.host.behaviours import BEHAVIOURS
 
@@ -34,7 +34,7 @@ def behaviour_problem(name: str) -> str | None:
 def assumption_problem(name: str) -> str | None:
     """
     >>> assumption_problem("names-of-46")
-    'unknown assumption `names-of-46`; did you mean `names-of-64`?'
+    "unknown assumption 'names-of-46' (did you mean 'names-of-64'?)"
     """
     return _unknown_name("assumption", name, ASSUMPTIONS)
 
@@ -43,7 +43,7 @@ def fault_problem(text: str) -> str | None:
     """A fault as written after a model's name: `cut-off`, `cut-off@3`, `cut-off*1`; several are separated by commas.
 
     >>> fault_problem("markers-in-content*1"), fault_problem("five-rounds")
-    (None, '`five-rounds` is a scenario, and no fault')
+    (None, "'five-rounds' is a scenario, not a fault")
     """
     from moonshim.simulator.selection import read_names
 
@@ -51,13 +51,13 @@ def fault_problem(text: str) -> str | None:
         _, scenario = read_names(text)
     except MoonshimError as error:
         return str(error)
-    return None if scenario is None else f"`{scenario}` is a scenario, and no fault"
+    return None if scenario is None else f"'{scenario}' is a scenario, not a fault"
 
 
 def scenario_problem(name_or_path: str) -> str | None:
     """
     >>> scenario_problem("five-rounds"), scenario_problem("five-round")
-    (None, 'unknown scenario `five-round`; did you mean `five-rounds`?')
+    (None, "unknown scenario 'five-round' (did you mean 'five-rounds'?)")
     """
     from moonshim.simulator.model.scenario_file import load_scenario
 
@@ -82,7 +82,7 @@ def model_problem(place: str) -> str | None:
 def generation_problem(name: str) -> str | None:
     """
     >>> generation_problem("k2.5"), generation_problem("k2.8")
-    (None, 'unknown generation `k2.8`; did you mean `k2.7`?')
+    (None, "unknown generation 'k2.8' (did you mean 'k2.7'?)")
     """
     from moonshim.simulator.host.models import MODELS, generation_of
 
@@ -96,4 +96,4 @@ def _unknown_name(kind: str, name: str, known: Iterable[str]) -> str | None:
     if name in names:
         return None
     hint = nearest(name, names) or f"; choose from {', '.join(names)}"
-    return f"unknown {kind} `{name}`{hint}"
+    return f"unknown {kind} '{name}'{hint}"

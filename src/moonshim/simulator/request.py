@@ -14,7 +14,7 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 
 class SimMedia(Struct, frozen=True):
-    """An image or a video. Its content is not looked at."""
+    """An image or a video. Its content is ignored."""
 
     kind: Literal["image", "video"] = "image"
 
@@ -79,7 +79,7 @@ class OfferedTool(Struct, frozen=True):
 
 
 class SimRequest(Struct, frozen=True, kw_only=True):
-    """A request that passed all rules."""
+    """A request that passed all checks, in the form in which a `Model` gets it."""
 
     wire: Wire
     model: str

@@ -15,14 +15,14 @@ Cut: TypeAlias = Literal["tokens", "characters", "lumps", "whole"]
 
 
 class IntendedCall(Struct, frozen=True):
-    """A call as the model intends it. `arguments` is JSON text, and is sent verbatim."""
+    """A tool call that the model intends. `arguments` is a JSON string, which is sent verbatim."""
 
     name: str
     arguments: str
 
 
 class IntendedResponse(Struct, frozen=True, kw_only=True):
-    """The response that a model intends, before anything goes wrong with it."""
+    """The response that a model intends, before any fault changes it."""
 
     reasoning: str = ""
     text: str = ""
@@ -33,16 +33,19 @@ class Model(Protocol):
     """Interface of custom models: `moonshim simulate --model my_model.py:Parrot`."""
 
     def reply(self, request: SimRequest, /) -> IntendedResponse:
-        """The next response. The same request must get the same response: a model keeps no state between requests."""
+        """Return the next response. A model is stateless: the same request must always get the same response."""
 
 
 class TokenTotals(Struct, frozen=True):
-    """Estimated tokens. `cached`: those of the prompt that an earlier prompt also started with."""
+    """Estimated tokens. `cached`: those of the prompt that an earlier prompt also started with; `written`: those that
+    were added to the cache, `hourly` of them for an hour (None: the host does not report them)."""
 
     prompt: int = 0
     cached: int = 0
     completion: int = 0
     reasoning: int = 0
+    written: int | None = None
+    hourly: int = 0
 
 
 class NativeCall(Struct, frozen=True):

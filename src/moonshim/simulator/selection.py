@@ -84,7 +84,7 @@ def read_names(names: str) -> tuple[tuple[ScheduledFault, ...], str | None]:
     >>> read_names("coding-gaet")
     Traceback (most recent call last):
     ...
-    moonshim.simulator.selection.UnknownName: unknown fault or scenario `coding-gaet`; the nearest is coding-gate
+    moonshim.simulator.selection.UnknownName: unknown fault or scenario 'coding-gaet' (did you mean 'coding-gate'?)
     """
     faults: list[ScheduledFault] = []
     scenarios: list[str] = []
@@ -94,7 +94,7 @@ def read_names(names: str) -> tuple[tuple[ScheduledFault, ...], str | None]:
         else:
             faults.append(_parse_fault(written))
     if len(set(scenarios)) > 1:
-        raise UnknownName(f"an answer can play one scenario, not several: {', '.join(scenarios)}")
+        raise UnknownName(f"choose one scenario per request, not several: {', '.join(scenarios)}")
     return tuple(faults), scenarios[0] if scenarios else None
 
 
@@ -115,14 +115,12 @@ def _share(seed: int, number: int, what: str) -> float:
 def _parse_fault(written: str) -> ScheduledFault:
     found = _WRITTEN.fullmatch(written)
     if found is None:
-        raise UnknownName(
-            f"`{_short(written)}` cannot be read; a fault is written as `cut-off`, `cut-off@3` or `cut-off*2`"
-        )
+        raise UnknownName(f"'{_short(written)}' is not a valid fault; write `cut-off`, `cut-off@3` or `cut-off*2`")
     name = found["name"]
     if name in BUILT_IN:
-        raise UnknownName(f"`{name}` is a scenario: it is played in every round, so write it without @ and *")
+        raise UnknownName(f"'{name}' is a scenario, which covers every round: write it without @ and *")
     if name not in FAULTS:
-        raise UnknownName(f"unknown fault or scenario `{_short(name)}`; {_nearest(name, [*FAULTS, *BUILT_IN])}")
+        raise UnknownName(f"unknown fault or scenario '{_short(name)}'{_nearest(name, [*FAULTS, *BUILT_IN])}")
     return ScheduledFault(FAULTS[name], _number(found["round"]), _number(found["times"]))
 
 
@@ -133,8 +131,9 @@ def _number(digits: str | None) -> int | None:
 def _nearest(name: str, known: Sequence[str]) -> str:
     close = get_close_matches(name.lower()[:_SHOWN], known, n=_NEAREST) or _sharing_a_word(name, known)[:_NEAREST]
     if not close:
-        return "`moonshim simulate faults` lists all"
-    return f"the nearest are {', '.join(close)}" if len(close) > 1 else f"the nearest is {close[0]}"
+        return "; run `moonshim simulate faults` for a list"
+    names = " or ".join(f"'{one}'" for one in close)
+    return f" (did you mean {names}?)"
 
 
 def _sharing_a_word(name: str, known: Sequence[str]) -> list[str]:

@@ -36,7 +36,11 @@ __all__ = ["Simulator"]
 
 
 class Simulator:
-    """One simulated host. Its fields are those of `SimulatorSettings`; `model` may be a model itself."""
+    """A simulated host, for tests. Its keyword arguments are the fields of `SimulatorSettings`.
+
+    Run it with `async with Simulator() as server`, or `with Simulator().running() as server` without an event loop, and
+    send requests to `server.url`. `model` may also be a `Model` object, and `scenario` a `Scenario`.
+    """
 
     def __init__(
         self,
@@ -87,7 +91,7 @@ class Simulator:
 
     @property
     def requests(self) -> deque[RecordedRequest]:
-        """The recorded requests, the newest last."""
+        """The most recent requests, the newest last."""
         return self._exchange.requests
 
     @property
@@ -109,5 +113,5 @@ class Simulator:
             await server.close()
 
     def running(self) -> AbstractContextManager[Simulator]:
-        """The same for code without an event loop: it runs in its own thread."""
+        """Run in a background thread, for code without an event loop: `with Simulator().running() as server`."""
         return in_thread(self, "moonshim-simulator")

@@ -12,18 +12,19 @@ from moonshim.compat import FormerName
 __all__ = ["ASSUMPTIONS", "ModelRow", "SimulatorSettings", "rename_nature"]
 
 ASSUMPTIONS: Final[dict[str, str]] = {
-    "k3-needs-reasoning": "K3 refuses calls without their reasoning, as K2.5 does; seen at Kimi Code only",
-    "names-of-64": "names of tools have 64 characters at most before K3, as old pages say",
-    "short-answers": "old K2 models stop after 1,024 tokens when `max_tokens` is not given",
-    "web-search-thinks-not": "`$web_search` is refused while thinking is on",
-    "counts-tokens": "the Messages endpoint has `count_tokens`",
-    "k3-refuses-named-choice": "K3 refuses a `tool_choice` that names a tool, as K2.5 does; its own tests pass over it",
+    "k3-needs-reasoning": "K3 refuses calls without their reasoning, as K2.5 does (seen only on Kimi Code)",
+    "names-of-64": "Before K3, tool names have at most 64 characters (from old documentation)",
+    "short-answers": "Old K2 models stop after 1,024 tokens if `max_tokens` is not set",
+    "web-search-thinks-not": "`$web_search` is refused while thinking is enabled",
+    "counts-tokens": "The Messages endpoint supports `count_tokens`",
+    "cache-writes": "Prompts are cached in blocks of 256 tokens, for 5m or 1h; Moonshot reports what it writes for K3",
+    "k3-refuses-named-choice": "K3 refuses a `tool_choice` that names a tool, as K2.5 does (Kimi's own tests skip it)",
 }
-"""Unproven rules of the real API, by the name that `--assume` enables them with."""
+"""Unproven rules of the real API, by their name for `--assume`."""
 
 
 class ModelRow(Struct, frozen=True, kw_only=True):
-    """A custom model name: the generation it stands for, and its own faults."""
+    """A custom model name: the generation it represents, and its faults."""
 
     generation: str
     faults: tuple[str, ...] = ()
@@ -40,12 +41,12 @@ def rename_nature(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields with `behaviour` instead of its former name `nature`."""
     if "nature" not in fields:
         return fields
-    warn("`nature` is called `behaviour` now", DeprecationWarning, stacklevel=3)
+    warn("`nature` is deprecated; use `behaviour`", DeprecationWarning, stacklevel=3)
     return {"behaviour" if name == "nature" else name: value for name, value in fields.items()}
 
 
 class SimulatorSettings(Struct, frozen=True, kw_only=True, metaclass=_AcceptsNature):
-    """Behaviour is deterministic: `chaos` draws from `seed`, so the same seed gives the same run."""
+    """The settings of a `Simulator`. It is deterministic: the same `seed` gives the same faults in every run."""
 
     behaviour: str = "moonshot"
     """The host to emulate: a name in `host.behaviours.BEHAVIOURS`."""

@@ -28,7 +28,7 @@ def check_settings(settings: SimulatorSettings) -> SimulatorSettings:
     ('no-done',)
     >>> check_settings(SimulatorSettings(chaos=10))
     Traceback (most recent call last):
-    moonshim.simulator.settings_check.WrongSettings: chaos: must be a share of all responses, from 0 to 1
+    moonshim.simulator.settings_check.WrongSettings: chaos: must be between 0 and 1
     """
     fields: dict[str, Any] = {name: getattr(settings, name) for name in settings.__struct_fields__}
     for name in ("faults", "assume"):
@@ -39,7 +39,7 @@ def check_settings(settings: SimulatorSettings) -> SimulatorSettings:
     except msgspec.ValidationError as error:
         raise WrongSettings(str(error).replace("$.", "")) from None
     if not 0 <= made.chaos <= 1:
-        raise WrongSettings("chaos: must be a share of all responses, from 0 to 1", field="chaos")
+        raise WrongSettings("chaos: must be between 0 and 1", field="chaos")
     wrong = [assumption_problem(name) for name in made.assume]
     wrong += [generation_problem(row.generation) for row in made.models.values()]
     for problem in filter(None, wrong):

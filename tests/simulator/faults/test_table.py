@@ -43,7 +43,9 @@ HOSTS: Final = (BEHAVIOURS["moonshot"], BEHAVIOURS["kimi-coding"], BEHAVIOURS["v
 BY_NAME: Final = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 CANNOT_SHOW: Final = {("arguments-empty", "anthropic", False)}
 """The whole input of a call is an object: it has no way to be empty."""
-FORBIDDEN: Final = {"call-unasked": "none"}
+CHOICES: Final = {"call-unasked": "none", "choice-ignored": "required", "choice-ignored-first": "required"}
+"""The `tool_choice` of a request that shows the fault."""
+JSON_MODE: Final = {"response_format": {"type": "json_object"}}
 OF_ANSWERS: Final = {name: fault for name, fault in FAULTS.items() if fault.status is None}
 
 
@@ -51,7 +53,9 @@ def questions(fault: Fault, *, applies: bool = True) -> list[SimRequest]:
     """One for each place where the fault applies, or for each where it does not."""
     return [
         replace(
-            sim_request(generation, wire, history=HISTORY, stream=stream), tool_choice=FORBIDDEN.get(fault.name, "auto")
+            sim_request(generation, wire, history=HISTORY, stream=stream),
+            tool_choice=CHOICES.get(fault.name, "auto"),
+            body=JSON_MODE if fault.name.startswith("json-") else {},
         )
         for family, generation in GENERATIONS.items()
         for wire in ("openai_chat", "anthropic")
@@ -80,8 +84,9 @@ def test_a_row_says_what_it_does_and_where_it_was_seen(fault: Fault) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", fault.name)
     assert FAULTS[fault.name] is fault
     assert fault.about
+    assert fault.about[0] == "`" or fault.about[0].isupper(), "it is a sentence"
     assert fault.seen or fault.group in {"leaks", "arguments"}, "of what models write it is often said without a place"
-    assert not fault.about.endswith("."), "it is the half of a sentence, and stands in a table"
+    assert not fault.about.endswith("."), "lists show it without a full stop"
     assert all((fault.wires, fault.families, fault.ways))
     acts = [fault.status, fault.speech, fault.chunks, fault.whole, fault.frames, fault.headers or None]
     assert any(act is not None for act in acts)
@@ -94,7 +99,7 @@ def test_no_name_is_that_of_a_scenario_too() -> None:
 
 def test_groups_stand_together() -> None:
     groups = [group for group, _ in groupby(FAULTS.values(), lambda fault: fault.group)]
-    assert len(groups) == len(set(groups)) == 9
+    assert len(groups) == len(set(groups)) == 10
 
 
 def test_faults_are_played_in_the_order_of_the_table_and_once() -> None:

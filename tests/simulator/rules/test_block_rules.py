@@ -231,7 +231,7 @@ def test_the_endpoints_differ(case: Case) -> None:
         (ask(tools=[chat_tool()]), "tools.0 is in OpenAI's format, which this endpoint ignores"),
         (
             ask(USER, reply({**THOUGHT, "signature": "moonshim-x"}, TEXT)),
-            "signature is one of Moonshim's own and must not leave",
+            "signature is a token signed by Moonshim, which must not be sent to a host",
         ),
         (ask(output_config={"effort": "xhigh"}), "invalid output_config.effort: 'xhigh' is not one of low, high, max"),
     ],

@@ -213,13 +213,30 @@ FORMATS = [
         "invalid response_format: type must be one of text, json_object, json_schema",
     ),
     Case(formed(name="a"), ALL, "invalid response_format: json_schema.schema is missing"),
-    Case(formed(schema={"format": "x"}), ALL, "invalid response_format: At path 'root': unsupported keywords: format"),
+    *[
+        Case(formed(schema={"type": "object"}, **form), ALL, "invalid response_format: json_schema.name is missing")
+        for form in ({}, {"name": ""}, {"name": 1})
+    ],
+    *[
+        Case(
+            formed(name="a", schema={"type": "object"}, strict=strict),
+            ALL,
+            "invalid response_format: json_schema.strict must be a boolean",
+        )
+        for strict in ("true", 1, ["x"])
+    ],
+    *[Case(formed(name="a", schema={"type": "object"}, strict=strict), ALL) for strict in (True, False, None)],
     Case(
-        formed(schema={"format": "x"}, strict=True),
+        formed(name="a", schema={"format": "x"}),
         ALL,
         "invalid response_format: At path 'root': unsupported keywords: format",
     ),
-    Case(formed(schema={"format": "x"}, strict=False), ALL),
+    Case(
+        formed(name="a", schema={"format": "x"}, strict=True),
+        ALL,
+        "invalid response_format: At path 'root': unsupported keywords: format",
+    ),
+    Case(formed(name="a", schema={"format": "x"}, strict=False), ALL),
 ]
 NOT_LAST = "Invalid request: messages.{}.partial is only allowed on the last message with role assistant"
 PARTIAL = [

@@ -149,7 +149,7 @@ def test_openrouter_has_moonshots_rules_and_keeps_the_index() -> None:
 def test_where_the_model_reads_ids_they_have_to_be_its_own(generation: str, host: str) -> None:
     body = ask(USER, asked("call_1"), result("call_1"))
     assert check_chat(body, generation=generation, host=host) == [
-        "the model reads ids as they are on this host: call_1 has to be functions.ls:0"
+        "this host passes ids to the model unchanged: call_1 must be functions.ls:0"
     ]
 
 
@@ -160,13 +160,13 @@ def test_where_the_model_reads_ids_they_have_to_be_its_own(generation: str, host
             ask(USER, asked("functions.ls:0"), result(), asked("functions.ls:0"), result()),
             "k2",
             "together",
-            "the model reads ids as they are on this host: functions.ls:0 has to be functions.ls:1",
+            "this host passes ids to the model unchanged: functions.ls:0 must be functions.ls:1",
         ),
         (
             ask(USER, asked("functions.ls:0"), result()),
             "k2.5",
             "vllm",
-            "the message at position 1 has its reasoning in reasoning_content, and this host reads only reasoning",
+            "the message at position 1 has reasoning_content, but this host only reads reasoning",
         ),
         (
             ask(USER, {"role": "assistant", "content": "x", "reasoning_details": [{"index": 0}]}),
@@ -178,12 +178,12 @@ def test_where_the_model_reads_ids_they_have_to_be_its_own(generation: str, host
             ask(USER, {"role": "assistant", "content": "x", "reasoning_details": [{"encrypted": "moonshim.v1.abc"}]}),
             "k3",
             "moonshot",
-            "encrypted is one of Moonshim's own and must not leave",
+            "encrypted is a token signed by Moonshim, which must not be sent to a host",
         ),
         (ask(USER, {"role": "assistant", "content": "x", "tool_calls": []}), "k3", "moonshot",
          "messages.1.tool_calls must be a non-empty array"),
         (ask({**USER, "tool_calls": [call("a")]}), "k3", "moonshot",
-         "messages.0.tool_calls is only read with role assistant"),
+         "messages.0.tool_calls is only allowed with role assistant"),
     ],
 )  # fmt: skip
 def test_a_host_takes_it_but_the_engine_may_not_send_it(body: Json, generation: str, host: str, text: str) -> None:

@@ -72,9 +72,18 @@ STOPS = [
     Case(ask(stop=[1]), ALL, "invalid stop: must be a string or an array of strings"),
     Case(ask(stop={}), ALL, "invalid stop: must be a string or an array of strings"),
 ]
+WRITES = frozenset({"cache-writes"})
+BAD_LIFETIME = "invalid prompt_cache_options: ttl must be 5m or 1h"
+LIFETIMES = [
+    Case(ask(prompt_cache_options={"ttl": "1h"}), ALL, assume=WRITES),
+    Case(ask(prompt_cache_options={}), ALL, assume=WRITES),
+    Case(ask(prompt_cache_options={"ttl": "30m"}), ALL),
+    Case(ask(prompt_cache_options={"ttl": "30m"}), K3, BAD_LIFETIME, assume=WRITES),
+    Case(ask(prompt_cache_options="1h"), K3, BAD_LIFETIME, assume=WRITES),
+]
 
 
-@pytest.mark.parametrize("case", [*TEMPERATURE, *THE_REST, *TOKENS, *STOPS])
+@pytest.mark.parametrize("case", [*TEMPERATURE, *THE_REST, *TOKENS, *STOPS, *LIFETIMES])
 def test_takes_or_refuses(case: Case) -> None:
     for generation in case.generations:
         assert verdict(case, generation) == case.says, generation

@@ -24,6 +24,10 @@ def nested(levels: int) -> dict[str, Any]:
 NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
 
 ACCEPTED = {
+    "notes beside a reference": {
+        "$defs": {"A": {"type": "string"}},
+        **of({"$ref": "#/$defs/A", "title": "A", "description": "Where."}),
+    },
     "nothing said": {},
     "an object without properties": {"type": "object"},
     "a level without a type": of({"description": "Anything."}),
@@ -61,8 +65,8 @@ REFUSED = [
     (of({"$ref": "#/definitions/A"}), "references must start with #/$defs/"),
     ({"$defs": {}, **of({"$ref": "#/$defs/A"})}, "invalid $ref path: #/$defs/A"),
     (
-        {"$defs": {"A": {}}, **of({"$ref": "#/$defs/A", "description": "x"})},
-        "At path 'properties.p': keyword 'description' is not allowed at the same level as $ref",
+        {"$defs": {"A": {}}, **of({"$ref": "#/$defs/A", "description": "x", "default": 1})},
+        "At path 'properties.p': keyword 'default' is not allowed at the same level as $ref",
     ),
     (
         {"type": "object", "required": ["a"]},

@@ -125,7 +125,9 @@ DYNAMIC = [
     Case(ask(USER, {**LATE, "content": ""}, tools=[tool()]), K3),
     Case(ask({**LATE, "tools": []}, USER), K3),
     Case(ask({**USER, "tools": [tool()]}), K3, "Invalid request: messages.0.tools is only allowed with role system"),
-    Case(ask({**LATE, "content": "New."}, USER), K3, "Invalid request: messages.0.content must be empty beside tools"),
+    Case(
+        ask({**LATE, "content": "New."}, USER), K3, "Invalid request: messages.0.content must be empty if tools is set"
+    ),
     Case(ask({**LATE, "tools": ["ls"]}, USER), K3, "Invalid request: messages.0.tools must be an array of objects"),
     Case(ask({**LATE, "tools": {}}, USER), K3, "Invalid request: messages.0.tools must be an array of objects"),
     Case(ask(LATE, USER, tools=[tool("late")]), K3, "function name late is duplicated"),
@@ -193,7 +195,7 @@ def test_who_runs_the_model_oneself_declares_and_chooses_as_one_likes(host: str,
 def test_the_engine_keeps_to_the_old_length_of_names_and_tells_no_k2_of_late_tools() -> None:
     assert check_chat(ask(tools=[tool("a" * 65)]), generation="k2.5") == [INVALID_NAME]
     assert check_chat(ask({**LATE, "content": "New."}, USER), generation="k2.5") == [
-        "messages.0.tools is not known to this model"
+        "messages.0.tools is not supported by this model"
     ]
     assert check_chat(ask(tools=[tool("ls"), tool("ls")]), generation="k3", host="vllm") == [
         "function name ls is duplicated"

@@ -1,4 +1,4 @@
-"""The table of faults: everything that hosts were seen to do wrong, by name."""
+"""The faults by name: everything that hosts have been seen to do wrong."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.faults import (
+    answers,
     arguments,
     calls,
     endings,
@@ -22,12 +23,13 @@ from moonshim.simulator.faults import (
 
 __all__ = ["FAULTS", "in_order"]
 
-_MODULES: Final = (leaks_k2, leaks_k3, ids, arguments, calls, reasoning, messages, endings, frames, errors)
+_MODULES: Final = (leaks_k2, leaks_k3, ids, arguments, calls, reasoning, answers, messages, endings, frames, errors)
 """In a host's order: content, chunks, ending, encoding, transport."""
 
 FAULTS: Final[dict[str, Fault]] = {
     fault.name: fault for fault in chain.from_iterable(module.FAULTS for module in _MODULES)
 }
+"""All faults by name, in the order in which they are applied. `moonshim simulate faults` lists them."""
 
 _PLACES: Final = {name: place for place, name in enumerate(FAULTS)}
 

@@ -137,25 +137,25 @@ FAULTS: Final[tuple[Fault, ...]] = (
     # Instead of a response.
     _row(
         "overloaded",
-        "429: the engine is overloaded",
+        "HTTP 429: the engine is overloaded",
         "kimi-cli#2571, pi#3494",
         status=_status(429, _OVERLOADED, "engine_overloaded_error", "rate_limit_error"),
     ),
     _row(
         "overloaded-retry-after",
-        "429: the engine is overloaded, for a second",
+        "HTTP 429: the engine is overloaded, with `retry-after: 1`",
         "Moonshot",
         status=_status(429, _OVERLOADED, "engine_overloaded_error", "rate_limit_error", retry_after="1"),
     ),
     _row(
         "rate-limited",
-        "429: too many requests, and no word of when to come again",
+        "HTTP 429: too many requests, without `retry-after`",
         "kimi-cli#907",
         status=_status(429, _TOO_MANY, "rate_limit_reached_error", "rate_limit_error"),
     ),
     _row(
         "rate-limited-retry-after",
-        "429: too many requests in this minute; come again in a second",
+        "HTTP 429: too many requests per minute, with `retry-after: 1`",
         "Moonshot",
         status=_status(
             429,
@@ -167,19 +167,19 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
     _row(
         "quota",
-        "429: the tokens that were paid for are used up",
+        "HTTP 429: the token quota is used up",
         "Moonshot",
         status=_status(429, _QUOTA, "exceeded_current_quota_error", "exceeded_current_quota_error"),
     ),
     _row(
         "suspended",
-        "429: the account is suspended, for it has no balance",
+        "HTTP 429: the account is suspended because of insufficient balance",
         "opencode#25458",
         status=_status(429, _SUSPENDED, "exceeded_current_quota_error", "exceeded_current_quota_error"),
     ),
     _row(
         "openrouter-quota",
-        "429: the same, wrapped by the host in between",
+        "HTTP 429: the account is suspended, wrapped in an error of OpenRouter",
         "opencode#25458",
         status=Status(
             status=429,
@@ -198,19 +198,19 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
     _row(
         "unauthorized",
-        "401: the key is wrong",
+        "HTTP 401: the API key is wrong",
         "kimi-cli#1667",
         status=_status(401, "Invalid Authentication", "invalid_authentication_error", "authentication_error"),
     ),
     _row(
         "coding-gate",
-        "403: only known coding agents may ask",
+        "HTTP 403: only known coding agents are allowed",
         "Kimi Code; openclaw#8803",
         status=_status(403, _GATE, "access_terminated_error", "access_terminated_error"),
     ),
     _row(
         "context-overflow",
-        "400: the prompt is longer than the model can read",
+        "HTTP 400: the prompt is longer than the model's context window",
         "Moonshot",
         status=_status(
             400,
@@ -221,43 +221,46 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
     _row(
         "too-large",
-        "413: the request is too large",
+        "HTTP 413: the request is too large",
         "Moonshot",
         status=_status(413, "Request exceeds the maximum size", "invalid_request_error", "invalid_request_error"),
     ),
     *(
         _row(
             f"status-{status}",
-            f"{status}: {about}",
+            f"HTTP {status}: {about}",
             "any host",
             status=_status(status, message, "server_error", "api_error"),
         )
         for status, about, message in (
-            (500, "the host has failed", _INTERNAL),
-            (502, "the host behind the host has failed", "Bad gateway"),
-            (503, "the host is not there for now", "Service temporarily unavailable"),
-            (504, "the host behind the host did not answer in time", "Gateway timeout"),
+            (500, "internal server error", _INTERNAL),
+            (502, "bad gateway", "Bad gateway"),
+            (503, "service unavailable", "Service temporarily unavailable"),
+            (504, "gateway timeout", "Gateway timeout"),
         )
     ),
     _row(
         "status-529",
-        "529: overloaded, as Anthropic says it",
+        "HTTP 529: overloaded, the way Anthropic reports it",
         "Anthropic",
         status=_status(529, "Overloaded", "overloaded_error", "overloaded_error"),
     ),
     _row(
-        "html-502", "502: the error page of an nginx", "any host", status=Status(status=502, headers=_HTML, body=_NGINX)
+        "html-502",
+        "HTTP 502 with the error page of nginx",
+        "any host",
+        status=Status(status=502, headers=_HTML, body=_NGINX),
     ),
-    _row("html-200", "200: a page to sign in on", "proxies", status=Status(status=200, headers=_HTML, body=_LOGIN)),
+    _row("html-200", "HTTP 200 with a sign-in page", "proxies", status=Status(status=200, headers=_HTML, body=_LOGIN)),
     _row(
         "empty-body",
-        "200, and nothing in it",
+        "HTTP 200 with an empty body",
         "any host",
         status=Status(status=200, headers={"content-type": "application/json"}, body=b""),
     ),
     _row(
         "error-in-200",
-        "200, and an error in it",
+        "HTTP 200 with an error in the body",
         "OmniRoute#8210",
         status=Status(
             status=200,
@@ -265,11 +268,11 @@ FAULTS: Final[tuple[Fault, ...]] = (
             messages_body=_messages_error(_OVERLOADED, "overloaded_error"),
         ),
     ),
-    _row("no-headers", "the connection is dropped before anything was said", "any host", status=Status(body=None)),
+    _row("no-headers", "The connection drops before any response", "any host", status=Status(body=None)),
     # In the middle of one.
     _stream_row(
         "error-in-stream",
-        "in the middle comes an error, in the words of Moonshot",
+        "An error in Moonshot's format arrives mid-stream",
         "goose#8021",
         chunks=_send_in_middle(
             _chat_error(_OVERLOADED, "engine_overloaded_error"), _messages_error(_OVERLOADED, "overloaded_error")
@@ -277,13 +280,13 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
     _stream_row(
         "error-first",
-        "the first chunk is an error",
+        "The first chunk is an error",
         "goose#8031",
         chunks=_send_error_first,
     ),
     _stream_row(
         "error-object",
-        "in the middle comes an error, in the words of vLLM: `object` is `error`",
+        "An error in vLLM's format (`object` is `error`) arrives mid-stream",
         "goose#8031",
         wires=_CHAT,
         chunks=_send_in_middle(
@@ -292,55 +295,62 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
     _stream_row(
         "error-text",
-        "in the middle comes an error that is a text",
+        "An error whose `error` is a string arrives mid-stream",
         "SGLang",
         wires=_CHAT,
         chunks=_send_in_middle({"error": _INTERNAL}, {}),
     ),
     _stream_row(
         "error-in-chunk",
-        "in the middle a chunk has an error beside its choice, which ends with `error`",
+        "A mid-stream chunk has an `error` next to a choice with the finish reason `error`",
         "OpenRouter",
         wires=_CHAT,
         chunks=_send_error_in_chunk,
     ),
     _stream_row(
         "error-without-choices",
-        "in the middle a chunk has an error, and no choices",
+        "A mid-stream chunk has an `error` and no choices",
         "OmniRoute#8210",
         wires=_CHAT,
         chunks=_send_error_without_choices,
     ),
     _stream_row(
         "error-unframed",
-        "in the middle comes an error as it is, without `data:`",
+        "A bare JSON error, without `data:`, arrives mid-stream",
         "lemonade#2826",
         frames=_send_raw(encode(_chat_error(_INTERNAL, "server_error"))),
     ),
     _stream_row(
         "error-no-json",
-        "in the middle comes an error that is no JSON",
+        "An error that is not JSON arrives mid-stream",
         "Crane#121",
         frames=_send_raw(b"data: error: engine failed\n\n"),
     ),
-    _stream_row("no-body", "the connection is dropped behind the headers", "any host", frames=_cut_before),
-    _stream_row("cut-off", "the connection is dropped between two chunks", "opencode#39968", frames=_cut_between),
-    _row("cut-inside", "the connection is dropped in the middle of a chunk", "any host", frames=_cut_inside),
+    _stream_row("no-body", "The connection drops after the headers", "any host", frames=_cut_before),
+    _stream_row("cut-off", "The connection drops between two chunks", "opencode#39968", frames=_cut_between),
+    _row("cut-inside", "The connection drops in the middle of a chunk", "any host", frames=_cut_inside),
     _stream_row(
         "ends-early",
-        "the stream ends between two chunks, as if all was said",
+        "The stream ends between two chunks, as if it were complete",
         "opencode#39968",
         frames=_end_between,
     ),
-    _row("truncated", "the answer ends in the middle of its JSON, as if all was said", "any host", frames=_end_early),
-    _stream_row("stall", "in the middle nothing comes any more", "DeepSeek-V3#1608", frames=_fall_silent(FOREVER)),
+    _row(
+        "truncated",
+        "The response ends in the middle of its JSON, as if it were complete",
+        "any host",
+        frames=_end_early,
+    ),
+    _stream_row(
+        "stall", "The stream stalls halfway and never continues", "DeepSeek-V3#1608", frames=_fall_silent(FOREVER)
+    ),
     _stream_row(
         "stall-at-first",
-        "the headers come, and then nothing",
+        "The stream stalls right after the headers",
         "litellm#36024",
         frames=_fall_silent(FOREVER, first=True),
     ),
     _stream_row(
-        "pause", "in the middle nothing comes for two seconds", "litellm#37322", frames=_fall_silent(2.0), fatal=False
+        "pause", "The stream pauses halfway for two seconds", "litellm#37322", frames=_fall_silent(2.0), fatal=False
     ),
 )

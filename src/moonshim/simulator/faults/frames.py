@@ -134,7 +134,7 @@ def _cutting(cut: Cut) -> Speech:
     return lambda answer: replace(answer, cut=cut)
 
 
-_STANDARD: Final = "allowed by the standard"
+_STANDARD: Final = "allowed by the SSE standard"
 
 
 def _row(name: str, about: str, seen: str, frames: Frames | None = None, **more: Any) -> Fault:
@@ -144,80 +144,93 @@ def _row(name: str, about: str, seen: str, frames: Frames | None = None, **more:
 
 FAULTS: Final[tuple[Fault, ...]] = (
     # How much is in a chunk.
-    _row("by-character", "every chunk has one character", "hosts that send each token", speech=_cutting("characters")),
-    _row("in-lumps", "every chunk has several tokens", "vllm#38274", speech=_cutting("lumps")),
-    _row("undivided", "each text comes in one chunk", "hosts that stream in name only", speech=_cutting("whole")),
+    _row(
+        "by-character",
+        "Every chunk contains one character",
+        "hosts that send each token separately",
+        speech=_cutting("characters"),
+    ),
+    _row("in-lumps", "Every chunk contains several tokens", "vllm#38274", speech=_cutting("lumps")),
+    _row(
+        "undivided",
+        "Text, reasoning and arguments each arrive in a single chunk",
+        "hosts that stream in name only",
+        speech=_cutting("whole"),
+    ),
     # What is written.
     _row(
         "no-space",
-        "`data:` has no space behind it",
+        "There is no space after `data:`",
         "jcode#46",
         _change_lines(lambda line: line.replace(b": ", b":", 1)),
     ),
     _row(
         "comments",
-        "a comment stands in every event",
+        "Every event contains a comment line",
         "OpenRouter",
         _change_frames(lambda frame: b": OPENROUTER PROCESSING\n" + frame),
     ),
-    _row("keep-alives", "comments come between the events", "OpenRouter", _write_between(b": keep-alive\n\n")),
-    _row("blank-lines", "blank lines come between the events", _STANDARD, _write_between(b"\n\n\n")),
-    _row("event-fields", "events have a name, an id and a time to try again", _STANDARD, _number_events),
+    _row("keep-alives", "Comments arrive between the events", "OpenRouter", _write_between(b": keep-alive\n\n")),
+    _row("blank-lines", "Extra blank lines arrive between the events", _STANDARD, _write_between(b"\n\n\n")),
+    _row("event-fields", "Events have `event`, `id` and `retry` fields", _STANDARD, _number_events),
     _row(
         "empty-events",
-        "events without data come between the others",
+        "Events without data arrive between the others",
         "hermes-agent#35418",
         _write_between(b"event: ping\n\n"),
     ),
     _row(
-        "trailing-space", "white space stands behind every payload", _STANDARD, _change_lines(lambda line: line + b"  ")
+        "trailing-space",
+        "Every payload is followed by white space",
+        _STANDARD,
+        _change_lines(lambda line: line + b"  "),
     ),
-    _row("several-data-lines", "a payload stands in several `data:` lines", "eko#287", _change_frames(_fold_lines)),
-    _row("huge-frame", "one event has a megabyte", "ragflow#15381", _add_huge_field),
+    _row(
+        "several-data-lines", "A payload is split across several `data:` lines", "eko#287", _change_frames(_fold_lines)
+    ),
+    _row("huge-frame", "One event is larger than a megabyte", "ragflow#15381", _add_huge_field),
     _row(
         "no-event-lines",
-        "events have no `event:` line; only their payload says what they are",
+        "Events have no `event:` line, so only the payload contains their type",
         "pi#1983",
         _drop_event_names,
         wires=("anthropic",),
     ),
-    _row(
-        "crlf", "lines end with CR and LF", "hey-api#3054", _change_frames(lambda frame: frame.replace(b"\n", b"\r\n"))
-    ),
-    _row("cr", "lines end with CR", _STANDARD, _change_frames(lambda frame: frame.replace(b"\n", b"\r"))),
-    _row("byte-order-mark", "the stream begins with a byte order mark", "openai-python#3819", _add_byte_order_mark),
-    _row("unended", "the blank line behind the last event is missing", "lathe#131", _drop_last_blank_line),
+    _row("crlf", "Lines end with CRLF", "hey-api#3054", _change_frames(lambda frame: frame.replace(b"\n", b"\r\n"))),
+    _row("cr", "Lines end with CR", _STANDARD, _change_frames(lambda frame: frame.replace(b"\n", b"\r"))),
+    _row("byte-order-mark", "The stream starts with a byte order mark", "openai-python#3819", _add_byte_order_mark),
+    _row("unended", "The blank line after the last event is missing", "lathe#131", _drop_last_blank_line),
     # The declared content type.
     _row(
         "json-lines",
-        "the stream is a JSON text in each line, and says so",
-        "hosts behind musistudio/llms",
+        "The stream is newline-delimited JSON instead of SSE, with the content type `application/x-ndjson`",
+        "hosts used through musistudio/llms",
         _write_ndjson,
         wires=("openai_chat",),
         headers={"content-type": "application/x-ndjson"},
     ),
     _row(
         "stream-called-json",
-        "the stream says that it is `application/json`",
+        "The stream has the content type `application/json`",
         "openclaw#96497",
         headers={"content-type": "application/json"},
     ),
     _row(
         "not-streamed",
-        "a stream was asked for, and the whole answer comes at once",
+        "A streaming request gets a complete, non-streaming response",
         "tinyagents#56",
         _write_at_once,
         headers={"content-type": "application/json"},
     ),
     _row(
         "stays-open",
-        "nobody ends the connection behind the end of the answer",
+        "The connection stays open after the end of the response",
         "vllm-project/router#224, openai-node#2317",
         _stay_open,
     ),
     # Where writes end.
-    _row("one-write", "everything comes in one write", _STANDARD, _join_writes),
-    _row("uneven-writes", "writes end anywhere", "graniet/llm#90", _split_unevenly),
-    _row("split-characters", "writes end inside characters", "praxis#739", _split_characters),
-    _row("split-bytes", "every byte is a write of its own", "praxis#739", _split_bytes, ways=("stream", "whole")),
+    _row("one-write", "The whole stream arrives in one write", _STANDARD, _join_writes),
+    _row("uneven-writes", "Writes end at arbitrary positions", "graniet/llm#90", _split_unevenly),
+    _row("split-characters", "Writes split multi-byte characters", "praxis#739", _split_characters),
+    _row("split-bytes", "Every byte is a separate write", "praxis#739", _split_bytes, ways=("stream", "whole")),
 )

@@ -93,60 +93,56 @@ def _row(name: str, about: str, seen: str, speech: Speech | None, **more: Any) -
 
 
 _PROFILES: Final = {
-    "k2": ("`functions.name:number`, counted over the conversation", "K2 itself, vllm, sglang"),
-    "moonshot-k2": ("`name:number`, counted over the conversation", "Moonshot, for K2"),
-    "moonshot-k3": ("`name_number`, counted over the conversation", "Moonshot, for K3; smg#2103"),
-    "fireworks-k3": ("`name:number`, counted anew in each answer, so that they come again", "fireconnect#16"),
-    "openai": ("`call_` and hexadecimals", "several hosts"),
-    "vllm": ("`chatcmpl-tool-` and hexadecimals", "vllm, for K3"),
-    "anthropic": ("`toolu_` and hexadecimals", "gateways that speak Messages"),
-    "kimi-anthropic": ("`tool_` and letters", "openclaw#41297"),
+    "k2": ("`functions.name:number`, numbered across the conversation", "K2 itself, vLLM, SGLang"),
+    "moonshot-k2": ("`name:number`, numbered across the conversation", "Moonshot, for K2"),
+    "moonshot-k3": ("`name_number`, numbered across the conversation", "Moonshot, for K3; smg#2103"),
+    "fireworks-k3": ("`name:number`, numbered from 0 in each response, so that they repeat", "fireconnect#16"),
+    "openai": ("`call_` plus hex digits", "several hosts"),
+    "vllm": ("`chatcmpl-tool-` plus hex digits", "vLLM, for K3"),
+    "anthropic": ("`toolu_` plus hex digits", "gateways with a Messages endpoint"),
+    "kimi-anthropic": ("`tool_` plus hex digits", "openclaw#41297"),
 }
 
 FAULTS: Final[tuple[Fault, ...]] = (
     *(
-        _row(f"ids-{name}", f"calls are named {form}", seen, _rename_ids(ID_PROFILES[name]))
+        _row(f"ids-{name}", f"Call ids are {form}", seen, _rename_ids(ID_PROFILES[name]))
         for name, (form, seen) in _PROFILES.items()
     ),
-    _row(
-        "ids-number", "calls are named by a number alone", "sglang#23950", _rename_ids(lambda place: str(place.number))
-    ),
+    _row("ids-number", "Call ids are plain numbers", "sglang#23950", _rename_ids(lambda place: str(place.number))),
     _row(
         "ids-call-number",
-        "calls are named `call00003`",
+        "Call ids look like `call00003`",
         "sglang#25362",
         _rename_ids(lambda place: f"call{place.number:05}"),
     ),
     _row(
         "ids-underscores",
-        "calls are named `functions_Bash_0`",
+        "Call ids look like `functions_Bash_0`",
         "kimi-cli#2527",
         _rename_ids(lambda place: f"functions_{place.name}_{place.number}"),
     ),
-    _row(
-        "ids-said-again", "identifiers of earlier calls come again, as after a rewind", "cindy#1001", _reuse_earlier_ids
-    ),
-    _row("ids-same", "parallel calls all have one identifier", "openclaw#84730", _share_one_id, needs="parallel"),
-    _row("ids-empty", "the identifier is an empty text", "openclaw#65924", _rename_ids(lambda place: "")),
+    _row("ids-said-again", "The ids of earlier calls are reused, as after a rewind", "cindy#1001", _reuse_earlier_ids),
+    _row("ids-same", "Parallel calls share one id", "openclaw#84730", _share_one_id, needs="parallel"),
+    _row("ids-empty", "Call ids are empty strings", "openclaw#65924", _rename_ids(lambda place: "")),
     _row(
         "ids-missing",
-        "calls have no identifier at all",
-        "hosts whose parser found none",
+        "Calls have no id",
+        "hosts whose parser finds no id",
         None,
         chunks=lambda chunks, answer: [_remove_all_ids(chunk, answer) for chunk in chunks],
         whole=_remove_all_ids,
     ),
     _row(
         "name-dotted",
-        "the name is `functions.Bash`",
+        "Tool names have a `functions.` prefix: `functions.Bash`",
         "kimi-cli#2527",
         _rename_calls(lambda call: f"functions.{call.name}"),
     ),
     _row(
         "name-underscored",
-        "the name is `functions_Bash`",
+        "Tool names have a `functions_` prefix: `functions_Bash`",
         "kimi-cli#2527",
         _rename_calls(lambda call: f"functions_{call.name}"),
     ),
-    _row("name-in-id", "the name is empty, and stands in the identifier", "forgecode#1141", _name_in_id),
+    _row("name-in-id", "The tool name is empty and appears only in the id", "forgecode#1141", _name_in_id),
 )

@@ -174,47 +174,66 @@ _BOTH_WAYS: Final = ("stream", "whole")
 FAULTS: Final[tuple[Fault, ...]] = (
     _row(
         "block-stopped-twice",
-        "every block is stopped twice, first with a signature",
+        "Every block is stopped twice, the first time with a signature",
         "kimi-cli#305",
         _change_blocks(_stop_twice),
     ),
-    _row("block-not-stopped", "no block is ever stopped", "anthropic-sdk-kotlin#147", _without("content_block_stop")),
     _row(
-        "message-started-again", "before the end the message is started again 29 times", "Kimi-K2.5#33", _repeat_start
+        "block-not-stopped",
+        "No block gets a `content_block_stop`",
+        "anthropic-sdk-kotlin#147",
+        _without("content_block_stop"),
     ),
-    _row("ping-flood", "two pings come before every event", "Anthropic", _send_pings),
+    _row(
+        "message-started-again", "`message_start` is sent 29 more times before the end", "Kimi-K2.5#33", _repeat_start
+    ),
+    _row("ping-flood", "Two pings come before every event", "Anthropic", _send_pings),
     _row(
         "input-at-start",
-        "a call's input is whole at its start, and no delta follows",
+        "The `input` of a call is complete in `content_block_start`, and no deltas follow",
         "opencode#20650",
         _change_blocks(_send_input_at_start, "tool_use"),
         needs="calls",
     ),
     _row(
         "input-twice",
-        "a call's input is whole at its start, and its deltas follow all the same",
-        "proxies before Kimi; opencode#20650",
+        "The `input` of a call arrives twice: complete in `content_block_start`, then streamed",
+        "proxies in front of Kimi; opencode#20650",
         _change_blocks(_send_input_twice, "tool_use"),
         needs="calls",
     ),
     _row(
         "input-as-text",
-        "a call's input is a text with the JSON in it",
+        "The `input` of a call is a JSON string instead of an object",
         "anthropic-sdk-python#804",
         _change_blocks(_send_input_as_string, "tool_use"),
         whole=_send_input_as_string_whole,
         ways=_BOTH_WAYS,
         needs="calls",
     ),
-    _row("index-gaps", "indexes of blocks go 0, 2, 4", "claudish#127, omlx#1353", _skip_indexes),
-    _row("overlapping-blocks", "a block is stopped only when the next has started", "bifrost#3441", _overlap_blocks),
-    _row("signed", "thoughts have an opaque signature", "Kimi Code", speech=_sign, ways=_BOTH_WAYS, needs="reasoning"),
+    _row("index-gaps", "Block indexes have gaps: 0, 2, 4", "claudish#127, omlx#1353", _skip_indexes),
     _row(
-        "unsigned", "nothing signs the thoughts", "Moonshot", speech=_drop_signature, ways=_BOTH_WAYS, needs="reasoning"
+        "overlapping-blocks", "A block is stopped only after the next one has started", "bifrost#3441", _overlap_blocks
+    ),
+    _row(
+        "signed",
+        "Thinking blocks have an opaque signature",
+        "Kimi Code",
+        speech=_sign,
+        ways=_BOTH_WAYS,
+        needs="reasoning",
+    ),
+    _row(
+        "unsigned",
+        "Thinking blocks are not signed: `signature` is an empty string",
+        "Moonshot",
+        speech=_drop_signature,
+        ways=_BOTH_WAYS,
+        needs="reasoning",
     ),
     _row(
         "no-signature",
-        "thoughts have no field for a signature",
+        "Thinking blocks have no `signature` field",
         "Moonshot",
         _change_blocks(_omit_signature_field, "thinking"),
         whole=_omit_signature_whole,
@@ -223,31 +242,34 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
     _row(
         "empty-signature",
-        "the signature of the thoughts comes, and is empty",
+        "Thinking blocks end with an empty `signature_delta`",
         "Kimi Code",
         _change_blocks(_send_empty_signature_delta, "thinking"),
         needs="reasoning",
     ),
     _row(
         "no-start-usage",
-        "the start of the message does not count tokens",
+        "`message_start` has no `usage`",
         "CLIProxyAPI#1279",
         _omit_usage_in("message_start"),
     ),
     _row(
         "no-delta-usage",
-        "the end of the message does not count tokens",
+        "`message_delta` has no `usage`",
         "CLIProxyAPI#1279",
         _omit_usage_in("message_delta"),
     ),
-    _row("no-message-delta", "nobody says why the message ends", "Kimi-K2.5#33", _without("message_delta")),
     _row(
-        "no-message-stop", "the message is not stopped, the stream just ends", "new-api#5870", _without("message_stop")
+        "no-message-delta",
+        "There is no `message_delta`, so the stop reason is missing",
+        "Kimi-K2.5#33",
+        _without("message_delta"),
     ),
+    _row("no-message-stop", "The stream ends without `message_stop`", "new-api#5870", _without("message_stop")),
     _row(
         "no-message-start",
-        "the message is not started, its blocks just come",
-        "proxies before Kimi",
+        "The stream starts without `message_start`",
+        "proxies in front of Kimi",
         _without("message_start"),
     ),
 )

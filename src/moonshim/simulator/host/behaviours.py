@@ -18,7 +18,7 @@ ErrorShape: TypeAlias = Literal["moonshot", "kimi-coding", "siliconflow", "openr
 
 
 class UnknownBehaviour(MoonshimError):
-    """There is no behaviour of this name; the message lists those that exist."""
+    """No behaviour has this name; the message lists the valid names."""
 
     code = "unknown_nature"
 
@@ -48,7 +48,11 @@ class HostBehaviour(Struct, frozen=True, kw_only=True):
     """Reasoning on Messages is signed."""
     agents: tuple[str, ...] = ()
     """Only these clients are served, by a part of their User-Agent; empty: all."""
+    reports_quota: bool = False
+    """The used part of a subscription can be read at `/usages`."""
     trace_header: str = "x-request-id"
+    cache_classes: tuple[str, ...] = ()
+    """The lifetimes of a cached prompt that a request can choose from; it pays for what is written."""
 
     def contract(self, wire: Wire) -> str:
         return self.chat_contract if wire == "openai_chat" else self.messages_contract
@@ -77,7 +81,7 @@ def _everywhere(field: str) -> dict[str, str]:
 _ROWS: Final = (
     HostBehaviour(
         name="moonshot",
-        about="Moonshot's platform: names calls `ls:0` (K2) and `ls_0` (K3), renames the ids of the history",
+        about="Moonshot's platform: call ids like `ls:0` (K2) and `ls_0` (K3); rewrites the ids in the history",
         chat_contract="moonshot",
         messages_contract="moonshot-anthropic",
         renames_ids=True,
@@ -86,10 +90,11 @@ _ROWS: Final = (
         reasoning_field=_everywhere("reasoning_content"),
         usage_in=_MOONSHOT_USAGE,
         trace_header="x-trace-id",
+        cache_classes=("5m", "1h"),
     ),
     HostBehaviour(
         name="kimi-coding",
-        about="Kimi Code: Moonshot's rules, for agents that it knows, with signed thoughts",
+        about="Kimi Code: Moonshot's rules, for known coding agents only; signed reasoning",
         chat_contract="kimi-coding",
         messages_contract="kimi-coding",
         errors="kimi-coding",
@@ -100,11 +105,12 @@ _ROWS: Final = (
         usage_in=_MOONSHOT_USAGE,
         signs=True,
         agents=_AGENTS,
+        reports_quota=True,
         trace_header="x-trace-id",
     ),
     HostBehaviour(
         name="selfhost",
-        about="a model on one's own machines: it reads the ids of the history as they are, and imitates wrong ones",
+        about="A self-hosted model: sees the ids in the history unchanged, and imitates wrong ones",
         chat_contract="generic",
         messages_contract="generic",
         errors="vllm",
@@ -115,7 +121,7 @@ _ROWS: Final = (
     ),
     HostBehaviour(
         name="vllm",
-        about="vLLM: thoughts in `reasoning`, and `chatcmpl-tool-` ids for K3",
+        about="vLLM: reasoning in `reasoning`; ids like `chatcmpl-tool-…` for K3",
         chat_contract="vllm",
         messages_contract="vllm",
         errors="vllm",
@@ -126,7 +132,7 @@ _ROWS: Final = (
     ),
     HostBehaviour(
         name="sglang",
-        about="SGLang: thoughts in `reasoning_content`",
+        about="SGLang: reasoning in `reasoning_content`",
         chat_contract="sglang",
         messages_contract="sglang",
         errors="vllm",
@@ -137,7 +143,7 @@ _ROWS: Final = (
     ),
     HostBehaviour(
         name="fireworks",
-        about="Fireworks: K3's calls are counted anew in each answer, so that ids come again",
+        about="Fireworks: K3's call ids are numbered from 0 in each response, so that they repeat",
         chat_contract="fireworks",
         messages_contract="fireworks",
         ids={"k2": "k2", "k3": "fireworks-k3", "other": "openai"},
@@ -146,7 +152,7 @@ _ROWS: Final = (
     ),
     HostBehaviour(
         name="together",
-        about="Together: thoughts in `reasoning`, random ids",
+        about="Together: reasoning in `reasoning`; random ids",
         chat_contract="together",
         messages_contract="together",
         ids=_everywhere("openai"),
@@ -155,7 +161,7 @@ _ROWS: Final = (
     ),
     HostBehaviour(
         name="openrouter",
-        about="OpenRouter before Moonshot: thoughts in `reasoning` and `reasoning_details`, errors wrapped in its own",
+        about="OpenRouter with Moonshot: reasoning in `reasoning` and `reasoning_details`; wraps errors in its own",
         chat_contract="openrouter",
         messages_contract="openrouter",
         errors="openrouter",
@@ -166,7 +172,7 @@ _ROWS: Final = (
     ),
     HostBehaviour(
         name="siliconflow",
-        about="SiliconFlow: errors with a number of its own",
+        about="SiliconFlow: errors with its own numeric codes",
         chat_contract="siliconflow",
         messages_contract="siliconflow",
         errors="siliconflow",
@@ -187,9 +193,9 @@ def find_behaviour(name: str) -> HostBehaviour:
     >>> find_behaviour("mars")
     Traceback (most recent call last):
     ...
-    moonshim.simulator.host.behaviours.UnknownBehaviour: unknown behaviour mars; choose from moonshot, kimi-coding,
+    moonshim.simulator.host.behaviours.UnknownBehaviour: unknown behaviour 'mars'; choose from moonshot, kimi-coding,
     selfhost, vllm, sglang, fireworks, together, openrouter, siliconflow
     """
     if name not in BEHAVIOURS:
-        raise UnknownBehaviour(f"unknown behaviour {name}; choose from {', '.join(BEHAVIOURS)}")
+        raise UnknownBehaviour(f"unknown behaviour {name!r}; choose from {', '.join(BEHAVIOURS)}")
     return BEHAVIOURS[name]

@@ -1,4 +1,4 @@
-"""A request and an intended response -> their number of tokens, and how many of the prompt's a cache would know.
+"""A request and an intended response -> their number of tokens, and how many of the prompt's are read from a cache.
 
 Hosts cache prompts, and charge less for a prompt that starts like an earlier one. A client whose history stays
 unchanged pays for what is new, and one whose ids or system prompt change on every request pays for everything: `cached`
@@ -9,22 +9,27 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
-from typing import Final
+from math import inf
+from typing import Any, Final
 
 from moonshim.engine.tokens import MEDIA_TOKENS, estimate_text
 from moonshim.simulator.host.markers import k2_section, k3_tools
 from moonshim.simulator.render import render_prompt
-from moonshim.simulator.request import SimCall, SimRequest
+from moonshim.simulator.request import Json, SimCall, SimRequest
 from moonshim.simulator.response import IntendedResponse, TokenTotals
 
-__all__ = ["BLOCK", "Counter", "tokens_of"]
+__all__ = ["BLOCK", "LIFETIMES", "MEASURED_BLOCK", "Counter", "tokens_of"]
 
 BLOCK: Final = 64
 """Tokens are cached in whole blocks. Moonshot's block size is not known; engines use 16 to 128."""
-_CHARACTERS: Final = 4 * BLOCK
-"""About as many characters as a block has: there is no tokenizer here."""
+MEASURED_BLOCK: Final = 256
+"""What pi-provider-kimi-code measured for Kimi Code (its docs/caching.md)."""
+LIFETIMES: Final = {"5m": 300.0, "1h": 3600.0}
+"""In seconds, from the last request that read or wrote a block. The first is the default."""
+_CHARACTERS: Final = 4
+"""About as many characters as a token has: there is no tokenizer here."""
 _CAPACITY: Final = 1 << 17
 _MARKER: Final = re.compile(r"<\|[a-z0-9_]+\|>|</?think>")
 _MEDIA: Final = ("<|media_pad|>", "<|kimi_k25_video_placeholder|>")
@@ -45,47 +50,90 @@ class Counter:
 
     Only a digest of each prefix of a prompt is stored, at most `capacity` of them over all prompts (128 Ki, which stand
     for 32 Mi characters). The work for a prompt grows with its own length, not with the number of stored digests.
+    Without a `clock`, nothing expires.
     """
 
-    def __init__(self, *, capacity: int = _CAPACITY) -> None:
-        self._most = capacity
-        self._known: OrderedDict[bytes, None] = OrderedDict()
+    def __init__(
+        self, *, capacity: int = _CAPACITY, block: int = BLOCK, clock: Callable[[], float] | None = None
+    ) -> None:
+        self._most, self._block, self._clock = capacity, block, clock
+        self._known: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
+        """Lifetime and end of each prefix."""
 
     @property
     def stored(self) -> int:
         """Number of digests that are stored now."""
         return len(self._known)
 
-    def tally(self, request: SimRequest, intended: IntendedResponse, *, renamed: bool = False) -> TokenTotals:
-        """`renamed`: whether the host renames the ids of the history, as for `render_prompt`."""
+    def tally(
+        self,
+        request: SimRequest,
+        intended: IntendedResponse,
+        *,
+        renamed: bool = False,
+        classes: tuple[str, ...] = (),
+    ) -> TokenTotals:
+        """`renamed`: whether the host renames the ids of the history, as for `render_prompt`. `classes`: the lifetimes
+        that the request can choose from, if the host has any; it then reports what is written."""
         prompt = render_prompt(request, renamed=renamed)
-        total, reasoning = tokens_of(prompt), tokens_of(intended.reasoning)
+        total, reasoning, reports = tokens_of(prompt), tokens_of(intended.reasoning), bool(classes and self._clock)
+        chosen = _lifetime(request) if reports else "5m"
+        cached = min(total, self._known_tokens(prompt, request.model, LIFETIMES[chosen])) // self._block * self._block
+        written = max(0, total // self._block * self._block - cached) if reports else None
         return TokenTotals(
             prompt=total,
-            cached=min(total, self._known_tokens(prompt, request.model)) // BLOCK * BLOCK,
+            cached=cached,
             completion=reasoning + tokens_of(intended.text) + tokens_of(_calls(request, intended)),
             reasoning=reasoning,
+            written=written,
+            hourly=written or 0 if chosen == "1h" else 0,
         )
 
-    def _known_tokens(self, prompt: str, model: str) -> int:
+    def _known_tokens(self, prompt: str, model: str, lifetime: float) -> int:
         """How many tokens of the prompt an earlier one for the same model also started with; stores the prompt
-        as well."""
-        beginnings = list(_beginnings(prompt, model))[: self._most]
-        known = next((at for at, key in enumerate(beginnings) if key not in self._known), len(beginnings))
+        as well. A block that is read lives on for as long as it was written for."""
+        now = -inf if self._clock is None else self._clock()
+        length = self._block * _CHARACTERS
+        beginnings = list(_beginnings(prompt, model, length))[: self._most]
+        known = next((at for at, key in enumerate(beginnings) if not self._lives(key, now)), len(beginnings))
         # The longest first: when the oldest are dropped, what is left of a prompt is still a prefix.
-        for key in reversed(beginnings):
-            self._known[key] = None
+        for at, key in reversed(list(enumerate(beginnings))):
+            for_long = self._known[key][0] if at < known else lifetime
+            self._known[key] = for_long, now + for_long
             self._known.move_to_end(key)
         while len(self._known) > self._most:
             self._known.popitem(last=False)
-        return tokens_of(prompt[: known * _CHARACTERS])
+        return tokens_of(prompt[: known * length])
+
+    def _lives(self, key: bytes, now: float) -> bool:
+        return key in self._known and self._known[key][1] >= now
 
 
-def _beginnings(prompt: str, model: str) -> Iterator[bytes]:
+def _lifetime(request: SimRequest) -> str:
+    """What the request asks for: in Chat's own field, or in any `cache_control` of Messages."""
+    if request.wire == "openai_chat":
+        options = request.body.get("prompt_cache_options")
+        asked = [options.get("ttl")] if isinstance(options, dict) else []
+    else:
+        asked = list(_marked(request.body))
+    return "1h" if "1h" in asked else "5m"
+
+
+def _marked(body: Json) -> Iterator[Any]:
+    messages = body.get("messages")
+    contents = [one.get("content") for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
+    for holders in ([body], body.get("system"), body.get("tools"), *contents):
+        for holder in holders if isinstance(holders, list) else ():
+            control = holder.get("cache_control") if isinstance(holder, dict) else None
+            if isinstance(control, dict):
+                yield control.get("ttl")
+
+
+def _beginnings(prompt: str, model: str, length: int) -> Iterator[bytes]:
     """A digest of the first block, of the first two, of the first three, …"""
     digest = blake2b(model.encode("utf-8", "surrogatepass") + b"\0", digest_size=12)
-    for start in range(0, len(prompt) - _CHARACTERS + 1, _CHARACTERS):
-        digest.update(prompt[start : start + _CHARACTERS].encode("utf-8", "surrogatepass"))
+    for start in range(0, len(prompt) - length + 1, length):
+        digest.update(prompt[start : start + length].encode("utf-8", "surrogatepass"))
         yield digest.digest()
 
 

@@ -64,7 +64,7 @@ class SimulatorApp:
     async def _serve(self, place: PathInfo, scope: Message, connection: ClientConnection) -> None:
         method, path = scope["method"], scope["path"]
         try:
-            if not place.what or (place.what == "count" and "counts-tokens" not in self._exchange.settings.assume):
+            if not place.what or place.what in self._exchange.missing_paths:
                 raise RequestRejected(refusals.no_path(path))
             if method != place.method and not (method == "HEAD" and place.method == "GET"):
                 raise RequestRejected(Objection(f"method {method} is not allowed at {path}", status=405))
@@ -74,7 +74,7 @@ class SimulatorApp:
             else:
                 await connection.send(_json_response(await self._page(place, connection)))
         except RequestRejected as refused:
-            hint = suggest_path(path, self._exchange.settings.assume) if not place.what else ""
+            hint = suggest_path(path, self._exchange.missing_paths) if not place.what else ""
             response = self._exchange.reject(place.wire, f"{method} {path}", refused.objection, hint=hint)
             if refused.objection.status == 405:
                 response.headers["allow"] = place.method
@@ -103,6 +103,8 @@ class SimulatorApp:
                 if (page := pages.model_page(place.model, settings, place.wire)) is None:
                     raise RequestRejected(refusals.no_model(place.model))
                 return page
+            case "usages":
+                return exchange.quota(connection.headers)
             case "requests":
                 return pages.request_page(exchange.requests)
             case "faults":
@@ -110,7 +112,7 @@ class SimulatorApp:
             case "health":
                 return {"status": "ok"}
             case _:
-                return pages.about(settings, exchange.behaviour)
+                return pages.about(settings, exchange.behaviour, exchange.missing_paths)
 
 
 def _json_response(page: Json) -> SimResponse:

@@ -21,7 +21,9 @@ from moonshim.simulator.host.behaviours import HostBehaviour, find_behaviour
 from moonshim.simulator.host.ids import answer_id
 from moonshim.simulator.host.models import generation_of, tokens_by_default
 from moonshim.simulator.host.parse_request import parse_request
-from moonshim.simulator.host.token_counts import Counter
+from moonshim.simulator.host.token_counts import MEASURED_BLOCK, Counter
+from moonshim.simulator.http.pages import quota_page
+from moonshim.simulator.http.paths import PathKind
 from moonshim.simulator.http.recorded import ReceivedRequest, RecordedRequest
 from moonshim.simulator.request import Json, SimRequest, Wire
 from moonshim.simulator.response import IntendedResponse, Model
@@ -42,7 +44,7 @@ __all__ = ["HEADER", "SEEN_AT_MOST", "SEEN_BYTES", "RequestRejected", "SimExchan
 
 HEADER: Final = "x-moonshim-simulate"
 """Faults and scenario for a single request: `markers-in-content, stall@2, five-rounds`."""
-A_THOUGHT: Final = "I call a tool."
+A_THOUGHT: Final = "I will call a tool."
 """The reasoning before a call, where a thinking model's script gives none."""
 COUNTED_AT_MOST: Final = 100_000
 """Maximum number of counters for faults with a limit (`*1`), over all model names."""
@@ -78,12 +80,20 @@ class SimExchange:
     ) -> None:
         self.settings: SimulatorSettings = settings
         self.behaviour: HostBehaviour = find_behaviour(settings.behaviour)
+        has: dict[PathKind, bool] = {
+            "count": "counts-tokens" in settings.assume,
+            "usages": self.behaviour.reports_quota,
+        }
+        self.missing_paths: frozenset[PathKind] = frozenset(kind for kind in has if not has[kind])
+        """What only other hosts have."""
         self.requests: deque[RecordedRequest] = deque(maxlen=SEEN_AT_MOST)
         self._sizes: deque[int] = deque(maxlen=SEEN_AT_MOST)
         self._max_recorded_bytes = max_recorded_bytes
         self._models, self._loaded_models = models, dict[str | None, Model]({None: models(None)})
         self._clock, self._log, self._log_failure = clock, log, log_failure
-        self._counter, self._assume, self._number = Counter(), frozenset(settings.assume), 0
+        self._assume, self._number = frozenset(settings.assume), 0
+        expires = "cache-writes" in self._assume
+        self._counter = Counter(block=MEASURED_BLOCK, clock=clock) if expires else Counter()
         self._default_faults, _ = read_names(", ".join(settings.faults))
         self._model_faults = {name: read_names(", ".join(row.faults))[0] for name, row in settings.models.items()}
         self._times_applied: OrderedDict[bytes, int] = OrderedDict()
@@ -100,7 +110,7 @@ class SimExchange:
             record["problem"] = refused.objection.message
         except Exception as error:
             self._log_failure(error, self._number)
-            why = str(error) if isinstance(error, MoonshimError) else f"the simulator failed: {error!r}"
+            why = str(error) if isinstance(error, MoonshimError) else f"internal error in the simulator: {error!r}"
             objection = Objection(why, status=500, kind="server_error")
             response = self.refuse(received.wire, objection)
             record["problem"] = objection.message
@@ -126,24 +136,29 @@ class SimExchange:
                 faults=faults,
                 answer_id=id,
                 created=int(self._clock()),
-                tally=self._counter.tally(request, intended, renamed=self.behaviour.renames(request.wire)),
+                tally=self._counter.tally(
+                    request,
+                    intended,
+                    renamed=self.behaviour.renames(request.wire),
+                    classes=self.behaviour.cache_classes if request.family == "k3" else (),
+                ),
             )
         self._count_applied(
             {self._count_key(one, name) for one in due if one.times and one.fault.name in response.faults}
         )
-        record["imitated"] = response.imitated
+        record["imitated"], record["tally"] = response.imitated, response.tally
         record["missed"] = tuple(fault.name for fault in faults if fault.name not in response.faults)
         return response
 
     # -- the steps, in their order -----------------------------------------------------------------------------------
 
-    def authorize(self, headers: Mapping[str, str]) -> None:
-        """Check the API key and the User-Agent."""
+    def authorize(self, headers: Mapping[str, str], *, any_agent: bool = False) -> None:
+        """Check the API key and, unless any agent will do, the User-Agent."""
         key = headers.get("authorization", "").removeprefix("Bearer ").strip() or headers.get("x-api-key", "")
         if self.settings.api_key and not hmac.compare_digest(key.encode(), self.settings.api_key.encode()):
             raise RequestRejected(refusals.NO_KEY)
         agent = headers.get("user-agent", "").lower()
-        if self.behaviour.agents and not any(known in agent for known in self.behaviour.agents):
+        if self.behaviour.agents and not any_agent and not any(known in agent for known in self.behaviour.agents):
             raise RequestRejected(refusals.OTHER_AGENT)
 
     def _requested_faults(self, name: str, headers: Mapping[str, str]) -> RequestedFaults:
@@ -237,6 +252,11 @@ class SimExchange:
 
     def refuse(self, wire: Wire, objection: Objection) -> SimResponse:
         return error_response(refusals.refusal(objection, wire=wire, behaviour=self.behaviour), wire)
+
+    def quota(self, headers: Mapping[str, str]) -> Json:
+        """The used part of a subscription. kimi-code reads it without a User-Agent of its own."""
+        self.authorize(headers, any_agent=True)
+        return quota_page(self._clock())
 
     def count(self, received: ReceivedRequest) -> int:
         """Count the tokens of a Messages request; raises `RequestRejected`."""

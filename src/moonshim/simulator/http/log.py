@@ -66,9 +66,9 @@ def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
 
     >>> asked = {"event": "simulated", "number": 3, "wire": "openai_chat", "model": "kimi-k2.5+cut-off", "round": 2}
     >>> human_line(asked | {"status": 200, "called": ["ls"], "faults": ["cut-off"]}, colour=False)
-    '#3 kimi-k2.5+cut-off 200 Chat, round 2 · called ls · went wrong: cut-off'
+    '#3 kimi-k2.5+cut-off 200 Chat, round 2 · called ls · faults: cut-off'
     >>> human_line(asked | {"status": 200, "called": ["ls"], "imitated": "call_7"}, colour=False)
-    '#3 kimi-k2.5+cut-off 200 Chat, round 2 · called ls · wrote its call after the id call_7 of the history'
+    '#3 kimi-k2.5+cut-off 200 Chat, round 2 · called ls · imitated the id call_7 from the history'
     >>> human_line(asked | {"status": 400, "problem": "tool_call_id is not found"}, colour=False)
     '#3 kimi-k2.5+cut-off 400 Chat, round 2 · refused: tool_call_id is not found'
     """
@@ -82,7 +82,7 @@ def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
         case "misused":
             request, way = f"{fields.get('method')} {fields.get('path')}", ""
         case "draining":
-            return "it ends"
+            return "shutting down"
         case _:
             return plain_lines.human_line(fields, colour=colour)
     status = fields.get("status", 0)
@@ -91,11 +91,11 @@ def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:
     if called := fields.get("called"):
         parts.append(safe(f"called {', '.join(called)}"))
     if imitated := fields.get("imitated"):
-        parts.append(paint("yellow", safe(f"wrote its call after the id {imitated} of the history")))
+        parts.append(paint("yellow", safe(f"imitated the id {imitated} from the history")))
     if faults := fields.get("faults"):
-        parts.append(paint("yellow", safe(f"went wrong: {', '.join(faults)}")))
+        parts.append(paint("yellow", safe(f"faults: {', '.join(faults)}")))
     if missed := fields.get("missed"):
-        parts.append(paint("dim", safe(f"could not show: {', '.join(missed)}")))
+        parts.append(paint("dim", safe(f"not applicable: {', '.join(missed)}")))
     if problem := fields.get("problem"):
         parts.append(paint("red", safe(f"refused: {problem}")))
     if hint := fields.get("hint"):

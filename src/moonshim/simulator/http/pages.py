@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Final
 
 from moonshim.simulator.fault import Fault
 from moonshim.simulator.host.behaviours import HostBehaviour
 from moonshim.simulator.host.models import MODELS, generation_of
-from moonshim.simulator.http.paths import OWN_PATHS, api_paths
+from moonshim.simulator.http.paths import OWN_PATHS, PathKind, api_paths
 from moonshim.simulator.http.recorded import RecordedRequest
 from moonshim.simulator.request import Json, Wire
 from moonshim.simulator.settings import SimulatorSettings
 
-__all__ = ["about", "fault_page", "model_page", "models_page", "request_page"]
+__all__ = ["about", "fault_page", "model_page", "models_page", "quota_page", "request_page"]
 
 _BORN: Final = 1_752_192_000
 """Release date of K2; all models use it."""
 _BORN_DATE: Final = "2025-07-11T00:00:00Z"
+_QUOTA: Final = {
+    "limit_5h": (0.12, 5 * 3600),
+    "limit_7d": (0.34, 7 * 86400),
+    "limit_month_total": (0.56, 30 * 86400),
+    "limit_month_code": (0.5, 30 * 86400),
+}
+"""By the field of `/usages`: the used part, and the seconds after which it starts again."""
 
 
-def about(settings: SimulatorSettings, behaviour: HostBehaviour) -> Json:
+def about(settings: SimulatorSettings, behaviour: HostBehaviour, missing: Container[PathKind]) -> Json:
     return {
         "name": "moonshim simulator",
         "version": version("moonshim"),
-        "about": "A simulated Kimi API: no model answers here. Any key will do, unless one was set.",
+        "about": "A simulated Kimi API: a script answers, not a model. Accepts any API key unless one is configured.",
         "behaviour": {"name": behaviour.name, "about": behaviour.about},
         "nature": {"name": behaviour.name, "about": behaviour.about},  # the former name, for one release
         "answers": settings.model or settings.scenario,
         "faults": list(settings.faults),
         "chaos": settings.chaos,
         "seed": settings.seed,
-        "paths": [*OWN_PATHS, *api_paths(settings.assume)],
+        "paths": [*OWN_PATHS, *api_paths(missing)],
     }
 
 
@@ -54,6 +62,16 @@ def _model(name: str, wire: Wire) -> Json:
     if wire == "anthropic":
         return {"type": "model", "id": name, "display_name": name, "created_at": _BORN_DATE}
     return {"id": name, "object": "model", "created": _BORN, "owned_by": "moonshot"}
+
+
+def quota_page(now: float) -> Json:
+    """The used part of a subscription, with the fields that kimi-code reads. No response of the real host was seen."""
+
+    def entry(used: float, period: int) -> Json:
+        reset = datetime.fromtimestamp((now // period + 1) * period, UTC)
+        return {"used_ratio": used, "reset_time": reset.strftime("%Y-%m-%dT%H:%M:%SZ")}
+
+    return {"usages": {name: entry(*row) for name, row in _QUOTA.items()}}
 
 
 def request_page(requests: Iterable[RecordedRequest]) -> Json:

@@ -12,7 +12,7 @@ from moonshim.simulator.request import Wire
 __all__ = ["PATHS", "PathInfo", "PathKind", "api_paths", "find_path", "suggest_path"]
 
 PathKind: TypeAlias = Literal[
-    "chat", "messages", "count", "models", "model", "about", "health", "requests", "faults", ""
+    "chat", "messages", "count", "models", "model", "usages", "about", "health", "requests", "faults", ""
 ]
 
 PATHS: Final[dict[str, tuple[PathKind, str]]] = {
@@ -20,8 +20,10 @@ PATHS: Final[dict[str, tuple[PathKind, str]]] = {
     "/messages": ("messages", "POST"),
     "/messages/count_tokens": ("count", "POST"),
     "/models": ("models", "GET"),
+    "/usages": ("usages", "GET"),
 }
 """With or without `/v1` before them, and with or without a prefix."""
+_OPTIONAL: Final[tuple[PathKind, ...]] = ("count", "usages")
 OWN_PATHS: Final[dict[str, tuple[PathKind, str]]] = {
     "/": ("about", "GET"),
     "/health": ("health", "GET"),
@@ -41,22 +43,22 @@ class PathInfo(Struct, frozen=True):
     """The model's name, at the path of one model."""
 
 
-def api_paths(assume: Container[str] = ()) -> list[str]:
-    """The paths of the API, each with `/v1`."""
-    return [f"/v1{path}" for path, (what, _) in PATHS.items() if what != "count" or "counts-tokens" in assume]
+def api_paths(missing: Container[PathKind] = _OPTIONAL) -> list[str]:
+    """The paths of the API, each with `/v1`, except those that a host does not have."""
+    return [f"/v1{path}" for path, (what, _) in PATHS.items() if what not in missing]
 
 
-def suggest_path(path: str, assume: Container[str] = ()) -> str:
+def suggest_path(path: str, missing: Container[PathKind] = _OPTIONAL) -> str:
     """A hint for a request to an unknown path: the paths that exist, or the most common mistake.
 
     >>> suggest_path("/v1/v1/messages")
-    'the anthropic package adds /v1 by itself: give it the address without'
+    'the Anthropic SDK adds /v1 itself: set its base URL without /v1'
     >>> suggest_path("/v1/embeddings")
     'available paths: /v1/chat/completions, /v1/messages, /v1/models'
     """
     if path.startswith("/v1/v1/messages"):
-        return "the anthropic package adds /v1 by itself: give it the address without"
-    return f"available paths: {', '.join(api_paths(assume))}"
+        return "the Anthropic SDK adds /v1 itself: set its base URL without /v1"
+    return f"available paths: {', '.join(api_paths(missing))}"
 
 
 def find_path(path: str) -> PathInfo:

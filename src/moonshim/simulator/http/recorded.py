@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from moonshim.compat import FormerName
 from moonshim.simulator.request import Json, SimRequest, Wire
-from moonshim.simulator.response import IntendedResponse
+from moonshim.simulator.response import IntendedResponse, TokenTotals
 
 __all__ = ["ReceivedRequest", "RecordedRequest"]
 
@@ -38,6 +38,8 @@ class RecordedRequest(Struct, frozen=True, kw_only=True):
     """0: the connection was dropped before any response."""
     problem: str | None = None
     """Why it was refused, in the words of the error."""
+    tally: TokenTotals | None = None
+    """The tokens that the response reports; None: there was no response."""
     faults: tuple[str, ...] = ()
     """The requested faults that were applied."""
     missed: tuple[str, ...] = ()

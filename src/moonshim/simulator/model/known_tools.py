@@ -47,7 +47,7 @@ def _file(facts: KnownFacts) -> str:
 def _shell(facts: KnownFacts) -> dict[str, Any]:
     line = f"echo {shlex.quote(facts.mark)}"
     command = (line, ["bash", "-lc", line])
-    return {"command": command, "cmd": command, "description": "Say a word", "is_background": False}
+    return {"command": command, "cmd": command, "description": "Print a word", "is_background": False}
 
 
 def _folder(facts: KnownFacts) -> dict[str, Any]:

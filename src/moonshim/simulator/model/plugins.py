@@ -29,7 +29,7 @@ _ABOUT: Final = "a class with a method `reply`, an object that has one, or a fun
 
 
 class PluginError(InvalidInput):
-    """There is no model under this name, or it cannot be created.
+    """The model does not exist or cannot be created.
 
     Its code is that of the chat's `NoSuchModel`: both mean that a model named by the user does not exist. They are two
     classes because this one is an invalid argument of the simulator, and the simulator does not know the chat.
@@ -56,13 +56,13 @@ class PluginModel(Struct, frozen=True):
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also SystemExit and the like: they fail this response only
-            raise ModelFailed(f"the model {self.place} raised {_describe_exception(error)}") from error
+            raise ModelFailed(f"model {self.place} raised {_describe_exception(error)}") from error
         if inspect.iscoroutine(returned):
             returned.close()
-            raise ModelFailed(f"the model {self.place} is asynchronous: its `reply` must be a plain function")
+            raise ModelFailed(f"model {self.place} is asynchronous: `reply` must be a synchronous function")
         problem = _problem(returned)
         if problem is not None:
-            raise ModelFailed(f"the model {self.place} {problem}")
+            raise ModelFailed(f"model {self.place} {problem}")
         calls = tuple(IntendedCall(_plain(call.name), _plain(call.arguments)) for call in returned.calls)
         return IntendedResponse(reasoning=_plain(returned.reasoning), text=_plain(returned.text), calls=calls)
 
@@ -71,18 +71,18 @@ def load_model(place: str) -> Model:
     """The model under this name, instantiated if it is a class. Files are relative to the current folder."""
     where, colon, name = place.rpartition(":")
     if not colon and generation_of(place) is not None:
-        why = "is a name that requests ask for; here stands a fake model of your own, `my_model.py:Name`"
+        why = "is a model name for requests, not a Python model; write `my_model.py:Name`"
         raise PluginError(f"{place} {why}", field="model")
     if not colon or not where or not name:
         example = f"{place.rstrip(':') or 'my_model.py'}:Name"
-        raise PluginError(f"which model is meant? Write the name behind a colon: `{example}`", field="model")
+        raise PluginError(f"missing name of the model; write it after a colon: `{example}`", field="model")
     try:
         found = _attribute(_module(where), name, place)
         return PluginModel(place, _callable(found, place))
     except MoonshimError:
         raise
     except BaseException as error:  # also SystemExit, as raised by a script that is not a model
-        raise PluginError(f"the model {place} cannot be loaded: {_describe_exception(error)}", field="model") from error
+        raise PluginError(f"cannot load model {place}: {_describe_exception(error)}", field="model") from error
 
 
 def _module(where: str) -> ModuleType:
@@ -92,11 +92,11 @@ def _module(where: str) -> ModuleType:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{where}.".startswith(f"{error.name}."):
                 raise  # the module exists, but imports another that does not
-            hint = f"; is the file {where}.py meant?" if Path(f"{where}.py").is_file() else ""
-            raise PluginError(f"there is no module `{where}`{hint}", field="model") from None
+            hint = f"; did you mean the file {where}.py?" if Path(f"{where}.py").is_file() else ""
+            raise PluginError(f"module '{where}' not found{hint}", field="model") from None
     path = Path(where).expanduser().resolve()
     if not path.is_file():
-        raise PluginError(f"there is no file {where}", field="model")
+        raise PluginError(f"file {where} not found", field="model")
     return module_of(path, "model")
 
 
@@ -107,8 +107,8 @@ def _attribute(module: ModuleType, name: str, place: str) -> Any:
             for word, value in vars(module).items()
             if not word.startswith("_") and callable(value) and getattr(value, "__module__", None) == module.__name__
         ]
-        hint = nearest(name, own) or (f"; there is {', '.join(own)}" if own else "")
-        raise PluginError(f"the model {place}: nothing there is called `{name}`{hint}", field="model")
+        hint = nearest(name, own) or (f"; choose from {', '.join(own)}" if own else "")
+        raise PluginError(f"model {place}: '{name}' not found{hint}", field="model")
     return getattr(module, name)
 
 
@@ -117,9 +117,7 @@ def _callable(found: Any, place: str) -> Callable[[SimRequest], Any]:
         try:
             found = found()
         except BaseException as error:
-            raise PluginError(
-                f"the model {place} could not be made: {_describe_exception(error)}", field="model"
-            ) from error
+            raise PluginError(f"cannot create model {place}: {_describe_exception(error)}", field="model") from error
     reply = getattr(found, "reply", None)
     if callable(reply):
         method: Callable[[SimRequest], Any] = reply
@@ -127,35 +125,35 @@ def _callable(found: Any, place: str) -> Callable[[SimRequest], Any]:
     if inspect.isroutine(found):
         function: Callable[[SimRequest], Any] = found
         return function
-    raise PluginError(f"the model {place} must be {_ABOUT}, not {type(found).__name__}", field="model")
+    raise PluginError(f"model {place}: expected {_ABOUT}, got {type(found).__name__}", field="model")
 
 
 def _problem(returned: Any) -> str | None:
     """What is wrong with a model's return value. Python accepts anything in the fields of a value."""
     if isinstance(returned, str):
-        return "returned a text: return `IntendedResponse(text=…)`"
+        return "returned a string: return `IntendedResponse(text=…)`"
     if not isinstance(returned, IntendedResponse):
-        return f"returned {type(returned).__name__}, and no IntendedResponse"
+        return f"returned {type(returned).__name__} instead of an IntendedResponse"
     for field in ("reasoning", "text"):
         if not isinstance(getattr(returned, field), str):
             kind = type(getattr(returned, field)).__name__
-            return f"returned an IntendedResponse whose `{field}` is {kind}, and no text"
+            return f"returned an IntendedResponse whose `{field}` is {kind} instead of a string"
     calls: Any = returned.calls
     if not isinstance(calls, tuple | list):
-        return f"returned an IntendedResponse whose `calls` are {type(calls).__name__}, and no tuple"
+        return f"returned an IntendedResponse whose `calls` is {type(calls).__name__} instead of a tuple"
     return next((problem for call in calls if (problem := _problem_of_call(call)) is not None), None)
 
 
 def _problem_of_call(call: Any) -> str | None:
     if not isinstance(call, IntendedCall):
-        return f"returned a call that is {type(call).__name__}, and no IntendedCall"
+        return f"returned a call that is {type(call).__name__} instead of an IntendedCall"
     name: Any = call.name
     if not isinstance(name, str):
-        return f"returned a call whose `name` is {type(name).__name__}, and no text"
+        return f"returned a call whose `name` is {type(name).__name__} instead of a string"
     arguments: Any = call.arguments
     if not isinstance(arguments, str):
         kind = type(arguments).__name__
-        return f"returned a call whose `arguments` are {kind}: they must be JSON text, such as `json.dumps({{…}})`"
+        return f"returned a call whose `arguments` is {kind} instead of a JSON string such as `json.dumps({{…}})`"
     return None
 
 

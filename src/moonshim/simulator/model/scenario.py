@@ -1,5 +1,4 @@
-"""What a scripted model does for each user message: rounds of calls, then an answer. Values, and the built-in
-scenarios.
+"""What a scripted model does for each user message: rounds of calls, then an answer.
 
 Text may contain these placeholders: `{user}` (the user's last message), `{results}` (everything that tools have
 returned since then, verbatim), `{result}` (what they returned in the last round), `{round}` (the number of this
@@ -51,15 +50,15 @@ class PlannedRound(Struct, frozen=True, kw_only=True):
 class PlannedAnswer(Struct, frozen=True, kw_only=True):
     """The final answer."""
 
-    think: str = "The results are here. I can answer."
+    think: str = "I have the results. I can answer."
     say: str = "Here is what came back: {results}"
 
 
 NO_TOOLS: Final = PlannedAnswer(
-    think="There is nothing to call. I answer in words.",
-    say="This is Moonshim's simulator: a script, and no model. You said: {user}",
+    think="There is no tool to call. I will answer in text.",
+    say="This is Moonshim's simulator: a script, not a model. Your message: {user}",
 )
-"""The answer when there were rounds to play but no tool to call."""
+"""The answer if the act has rounds but no tool can be called."""
 
 
 class Act(Struct, frozen=True, kw_only=True):
@@ -79,15 +78,16 @@ class Scenario(Struct, frozen=True, kw_only=True):
 
 
 BUILT_IN: Final[dict[str, str]] = {
-    "one-call": "Calls one tool, and answers with what it returned.",
-    "parallel": "Calls three tools at once, and answers with what they returned.",
-    "five-rounds": "Calls tools in five rounds, two at once in the second and the fourth, and answers with everything.",
-    "eight-rounds": "Calls a tool in each of eight rounds, and answers with everything.",
-    "text-only": "Calls nothing, and answers in a sentence or two.",
-    "long-answer": "Calls nothing, and answers with a few hundred tokens.",
-    "think-only": "Calls one tool, then thinks of its result and says nothing.",
-    "unicode": "Calls tools with emoji, CJK, escapes, line ends and almost-markers in the arguments, and says such.",
-    "typed-arguments": "Calls a tool with every argument that its schema has: numbers, booleans, null, lists, objects.",
-    "big-arguments": "Calls a tool with tens of kilobytes of arguments, and answers with what it returned.",
+    "one-call": "Calls one tool, then answers with its result",
+    "parallel": "Calls three tools in parallel, then answers with their results",
+    "five-rounds": "Calls tools in five rounds, two in parallel in rounds 2 and 4, then answers with all results",
+    "eight-rounds": "Calls one tool in each of eight rounds, then answers with all results",
+    "web-search": "Searches the web once, then answers with the results and their URLs",
+    "text-only": "Calls no tools and answers in a sentence or two",
+    "long-answer": "Calls no tools and answers with a few hundred tokens",
+    "think-only": "Calls one tool, then reasons about its result without answering",
+    "unicode": "Sends emoji, CJK, escapes, line breaks and near-markers, in the arguments and in the answer",
+    "typed-arguments": "Calls a tool with every argument in its schema: numbers, booleans, null, lists, objects",
+    "big-arguments": "Calls a tool with tens of kilobytes of arguments, then answers with its result",
 }
-"""The built-in scenarios: their names, and what each does."""
+"""The built-in scenarios by name, with a description of each."""

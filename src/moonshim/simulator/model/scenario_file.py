@@ -34,19 +34,19 @@ _PLACE: Final = re.compile(r"\{([A-Za-z_]+)\}")
 _ACT_KEYS: Final = ("round", "answer", "no_tools")
 # Names that people may remember from other tools' files.
 _HINTS: Final = {
-    "turn": "; each message of the user has its `[[act]]`",
-    "message": "; each message of the user has its `[[act]]`",
-    "rounds": "; each round is a `[[round]]` of its own",
-    "tool_calls": "; did you mean `call`?",
-    "name": "; did you mean `tool`?",
-    "args": "; did you mean `arguments`?",
-    "content": "; did you mean `say`?",
-    "reasoning": "; did you mean `think`?",
+    "turn": "; write one `[[act]]` per user message",
+    "message": "; write one `[[act]]` per user message",
+    "rounds": "; write each round as a separate `[[round]]`",
+    "tool_calls": " (did you mean 'call'?)",
+    "name": " (did you mean 'tool'?)",
+    "args": " (did you mean 'arguments'?)",
+    "content": " (did you mean 'say'?)",
+    "reasoning": " (did you mean 'think'?)",
 }
 
 
 class ScenarioError(ConfigError):
-    """A scenario cannot be played; `problems` has one line per mistake."""
+    """A scenario is invalid; `problems` has one line per mistake."""
 
     code = "invalid_scenario"
 
@@ -55,16 +55,16 @@ def load_scenario(name_or_path: str | File) -> Scenario:
     """The built-in scenario of this name, or the one in a file.
 
     >>> load_scenario("one-call").about
-    'Calls one tool, and answers with what it returned.'
+    'Calls one tool, then answers with its result'
     >>> load_scenario("one-cal")
     Traceback (most recent call last):
-    moonshim.simulator.model.scenario_file.ScenarioError: unknown scenario `one-cal`; did you mean `one-call`?
+    moonshim.simulator.model.scenario_file.ScenarioError: unknown scenario 'one-cal' (did you mean 'one-call'?)
     """
     source = str(name_or_path)
     path = _FOLDER / f"{source}.toml" if source in BUILT_IN else File(source)
     if source not in BUILT_IN and "/" not in source and not path.suffix and not path.exists():
         hint = nearest(source, BUILT_IN) or f"; choose from {', '.join(BUILT_IN)}, or give the path of a file"
-        raise ScenarioError([f"unknown scenario `{source}`{hint}"])
+        raise ScenarioError([f"unknown scenario '{source}'{hint}"])
     try:
         text = read_text(path, what="a scenario")
     except ConfigError as error:
@@ -77,8 +77,8 @@ def parse_scenario(text: str, *, suffix: str = ".toml", source: str = "scenario.
 
     >>> parse_scenario("[[round]]\\ncall = 'ls'\\n[[round]]\\nrepaet = 2\\n")
     Traceback (most recent call last):
-    moonshim.simulator.model.scenario_file.ScenarioError: scenario.toml:4: round[1].repaet: nothing is called `repaet`
-        here; did you mean `repeat`?
+    moonshim.simulator.model.scenario_file.ScenarioError: scenario.toml:4: round[1].repaet: unknown key 'repaet'
+        (did you mean 'repeat'?)
     """
     try:
         value, lines = read_values(text, suffix=suffix, source=source)
@@ -100,12 +100,12 @@ def _scenario(root: Table, name: str) -> Scenario:
         for key in _ACT_KEYS:
             if key in root:
                 root.knows(key)
-                root.error(key, f"this belongs to an act: write `act.{key}` behind `[[act]]`")
+                root.error(key, f"this belongs in an act: move it below `[[act]]` as `act.{key}`")
         acts = [_act(table) for table in tables]
         for table in tables:
             table.close(hints=_HINTS)
         if not tables:
-            root.error("act", "there must be one act at least")
+            root.error("act", "expected at least one act")
     root.close(hints=_HINTS, more=("act",))
     return Scenario(name=name, about=about, acts=tuple(acts))
 
@@ -113,9 +113,9 @@ def _scenario(root: Table, name: str) -> Scenario:
 def _act(table: Table) -> Act:
     rounds = [_round(one) for one in table.tables("round") or ()]
     if table.raw("round") == []:
-        table.error("round", "an empty list plays nothing: leave it out")
+        table.error("round", "expected at least one round; leave `round` out to call nothing")
     if sum(one.repeat for one in rounds) > MOST_ROUNDS:
-        table.error("round", f"there must be at most {MOST_ROUNDS} rounds")
+        table.error("round", f"expected at most {MOST_ROUNDS} rounds")
     return Act(
         rounds=tuple(rounds),
         answer=_answer(table, "answer", Act().answer),
@@ -130,7 +130,7 @@ def _answer(table: Table, key: str, default: PlannedAnswer) -> PlannedAnswer:
     think, say = _text(inner, "think"), _text(inner, "say")
     inner.close(hints=_HINTS)
     if not (think or say) and not (set(inner) - {"think", "say"}):
-        table.error(key, "this says nothing: give it a `say`")
+        table.error(key, "empty answer: set `say`")
     return PlannedAnswer(think=think or "", say=say or "")
 
 
@@ -156,7 +156,7 @@ def _calls(table: Table) -> tuple[PlannedCall, ...]:
     if isinstance(given, str):
         return (PlannedCall(tools=_tools(given, table.at("call"), table.problems)),)
     if not isinstance(given, list):
-        table.error("call", f"this must be the name of a tool, or a list of calls, not {kind_of(given)}")
+        table.error("call", f"expected a tool name or a list of calls, got {kind_of(given)}")
         return ()
     calls = []
     for place, one in enumerate(given):
@@ -166,9 +166,9 @@ def _calls(table: Table) -> tuple[PlannedCall, ...]:
         else:
             calls.append(_call(Table(one, path, table.problems, {})))
     if not calls:
-        table.error("call", "a round calls something; without this line, any tool")
+        table.error("call", "expected at least one call; leave `call` out to call any tool")
     if sum(call.count for call in calls) > MOST_CALLS:
-        table.error("call", f"there must be at most {MOST_CALLS} calls in a round")
+        table.error("call", f"expected at most {MOST_CALLS} calls per round")
     return tuple(calls)
 
 
@@ -182,9 +182,9 @@ def _call(table: Table) -> PlannedCall:
     if "arguments" in table:
         for key in ("text", "length", "optional"):
             if key in table:
-                table.error(key, "this is for arguments that are made, and `arguments` are given")
+                table.error(key, "only for generated arguments, but `arguments` is set")
     if length and text is None:
-        table.error("length", "this says how long `text` becomes, and there is none")
+        table.error("length", "requires `text`, which it repeats up to this length")
     if text and length:
         text = (text * (length // len(text) + 1))[:length]
     return PlannedCall(
@@ -197,11 +197,11 @@ def _tools(given: Any, path: Path, problems: Problems) -> tuple[str, ...]:
     for place, name in enumerate(names):
         where = (*path, place) if isinstance(given, list) else path
         if not isinstance(name, str):
-            problems.add(where, f"this must be the name of a tool, or a list of names, not {kind_of(name)}")
+            problems.add(where, f"expected a tool name or a list of names, got {kind_of(name)}")
         elif not name.strip():
-            problems.add(where, f'a tool has a name; `"{ANY}"` is any')
+            problems.add(where, f'the tool name is empty; use `"{ANY}"` for any tool')
     if not names:
-        problems.add(path, f'there must be one name at least; `"{ANY}"` is any')
+        problems.add(path, f'expected at least one tool name; use `"{ANY}"` for any tool')
     return tuple(name for name in names if isinstance(name, str))
 
 
@@ -214,13 +214,13 @@ def _arguments(table: Table) -> str | None:
         try:
             value = loads(given)
         except (JSONDecodeError, RecursionError) as error:
-            table.error("arguments", f"this is no JSON: {error}")
+            table.error("arguments", f"not valid JSON: {error}")
         else:
             if not isinstance(value, dict):
-                table.error("arguments", "this must be the text of a JSON object")
+                table.error("arguments", "expected a string with a JSON object")
         return given
     if not isinstance(given, dict):
-        table.error("arguments", f"this must be a table, or the text of a JSON object, not {kind_of(given)}")
+        table.error("arguments", f"expected a table or a string with a JSON object, got {kind_of(given)}")
         return None
     before = table.problems.count
     _check_json(given, table.at("arguments"), table.problems)
@@ -237,9 +237,9 @@ def _check_json(value: Any, path: Path, problems: Problems) -> None:
             for place, one in enumerate(value):
                 _check_json(one, (*path, place), problems)
         case float() if not math.isfinite(value):
-            problems.add(path, "JSON has no such number")
+            problems.add(path, "JSON does not support this number")
         case date() | datetime() | time():
-            problems.add(path, "JSON has no dates and times: write it as a text")
+            problems.add(path, "JSON does not support dates and times: write a string")
 
 
 def _text(table: Table, key: str, *, places: bool = True) -> str | None:
@@ -249,10 +249,11 @@ def _text(table: Table, key: str, *, places: bool = True) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        table.error(key, f"this must be a text, not {kind_of(value)}")
+        table.error(key, f"expected a string, got {kind_of(value)}")
         return None
     for found in _PLACE.finditer(value) if places else ():
         # Other words in braces are left alone: code contains them, and JSON.
         if found[1] not in PLACES and (hint := nearest(found[1], PLACES)):
-            table.error(key, f"nothing is put in for `{found[0]}`{hint.replace('`', '`{', 1).replace('`?', '}`?')}")
+            hint = hint.replace("'", "'{", 1).replace("'?", "}'?")
+            table.error(key, f"unknown placeholder '{found[0]}'{hint}")
     return value

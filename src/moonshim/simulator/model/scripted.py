@@ -3,10 +3,10 @@
 How a `tool_choice` affects a scenario:
 
     none       an answer in text
-    required   a call, also where the scenario would answer, until a result has come: from then on the scenario says
-               how it goes on, so that a loop ends. A client that offers a tool to answer with (`final_result`) gets
-               its answer through that.
-    a name     that tool, until a result has come
+    required   a call, even if the scenario would answer, until there is a result; from then on the scenario
+               continues, so that a loop ends. A client that offers a tool to answer with (`final_result`) gets
+               its answer through that tool.
+    a name     that tool, until there is a result
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from json import dumps
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
+from moonshim.simulator.model.demands import demanded_schema, demanded_tool
 from moonshim.simulator.model.known_tools import KnownFacts, choose, ending_tool
 from moonshim.simulator.model.progress import ScenarioProgress, read_progress
 from moonshim.simulator.model.scenario import (
@@ -75,7 +76,7 @@ class _Reply:
         forced = self._forced_tools()
         if forced is not None and not self._calls_one_of(planned, forced):
             chosen = choose(forced, self._progress.words) or forced[0]
-            planned = PlannedRound(think="I am to call a tool.", calls=(PlannedCall(tools=(chosen.name,)),))
+            planned = PlannedRound(think="I have to call a tool.", calls=(PlannedCall(tools=(chosen.name,)),))
         if planned is None:
             return self._answer()
         return IntendedResponse(
@@ -126,7 +127,7 @@ class _Reply:
 
     def _forced_tools(self) -> tuple[OfferedTool, ...] | None:
         """The tools of which one has to be called now."""
-        choice = self._request.tool_choice
+        choice = demanded_tool(self._request)
         if choice in ("auto", "none") or not self._tools or any(turn.results for turn in self._request.since):
             return None
         return tuple(tool for tool in self._tools if choice in ("required", tool.name)) or None
@@ -145,9 +146,7 @@ class _Reply:
         if ending is not None and self._progress.results:
             arguments = dumps(sample(ending.schema, word=text), ensure_ascii=False)
             return IntendedResponse(reasoning=self._fill(planned.think), calls=(IntendedCall(ending.name, arguments),))
-        return IntendedResponse(
-            reasoning=self._fill(planned.think), text=_format_as_requested(self._request.body, text)
-        )
+        return IntendedResponse(reasoning=self._fill(planned.think), text=_format_as_requested(self._request, text))
 
     def _planned_answer(self) -> PlannedAnswer:
         if self._progress.results or not self._act.rounds:
@@ -166,9 +165,9 @@ class _Reply:
         offered = ", ".join(f"`{tool.name}`" for tool in self._tools)
         if named:
             listed = ", ".join(f"`{name}`" for name in named)
-            return [f"The scenario calls {listed}, which is not offered here. Offered: {offered}."]
+            return [f"The scenario calls {listed}, but the request offers only {offered}."]
         if missing:
-            return [f"This is a simulator, and calls none of these unless a scenario names it: {offered}."]
+            return [f"This is a simulator. It calls none of these tools unless a scenario names them: {offered}."]
         return []
 
     def _fill(self, text: str) -> str:
@@ -205,27 +204,10 @@ def _wants_title(request: SimRequest) -> bool:
     return any("title" in turn.text.lower() for turn in request.turns if turn.role == "system")
 
 
-def _format_as_requested(body: Any, text: str) -> str:
+def _format_as_requested(request: SimRequest, text: str) -> str:
     """Wrap the text in JSON, if the request demands it."""
-    schema = _requested_schema(body)
+    schema = demanded_schema(request)
     return text if schema is None else dumps(sample(schema, word=text), ensure_ascii=False)
-
-
-def _requested_schema(body: Any) -> Any:
-    """The schema of the response: Chat's `response_format`, or `output_config.format` of Messages."""
-    output = body.get("output_config")
-    given = (
-        body.get("response_format") or body.get("output_format") or (isinstance(output, dict) and output.get("format"))
-    )
-    match given:
-        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}} | {
-            "type": "json_schema",
-            "schema": dict(schema),
-        }:
-            return schema
-        case {"type": "json_object"}:
-            return {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
-    return None
 
 
 def _sendable(text: str) -> str:

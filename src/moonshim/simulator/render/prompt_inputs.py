@@ -24,7 +24,7 @@ def dump_compact(value: Any, *, in_order: bool = False) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=_COMPACT, sort_keys=in_order)
     except RecursionError:
-        return '"nested too deeply to be shown"'
+        return '"nested too deeply to display"'
 
 
 def initial_tools(request: SimRequest) -> tuple[OfferedTool, ...]:

@@ -114,6 +114,13 @@ HOSTS: Final[dict[str, HostRules]] = {
     "deepinfra": HostRules(),
     "groq": HostRules(),
     "nim": HostRules(),
+    # Like OpenRouter, they may forward a request to Moonshot.
+    "opencode": HostRules(moonshots=True, reasoning=_ANY_REASONING),
+    "vercel": HostRules(moonshots=True, details="indexed", reasoning=_ANY_REASONING),
+    **dict.fromkeys(
+        ("bedrock", "baseten", "novita", "nebius", "modal", "cloudflare", "ollama", "volcengine", "alibaba", "azure"),
+        HostRules(reasoning=_ANY_REASONING),
+    ),
     "vllm": HostRules(self_hosted=True, reasoning=("reasoning",), resolves_results=True, switches=_OPEN),
     "sglang": HostRules(self_hosted=True, switches=_OPEN),
     "generic": HostRules(reasoning=_ANY_REASONING),

@@ -75,13 +75,15 @@ def _shape(at: int, message: Json, of: Contract) -> Iterator[Objection]:
         yield Objection(f"Invalid request: messages.{at}.tool_calls must be an array")
         return
     if role != "assistant":
-        yield Objection(f"messages.{at}.tool_calls is only read with role assistant", ours=True)
+        yield Objection(f"messages.{at}.tool_calls is only allowed with role assistant", ours=True)
     elif not calls:
         yield Objection(f"messages.{at}.tool_calls must be a non-empty array", ours=True)
     for number, call in enumerate(calls if role == "assistant" else ()):
         match call:
             case {"id": str(id), "type": "function", "function": {"name": str(name)}} if id and name:
                 pass
+            case {"id": str(id), "type": "builtin_function", "function": {"name": str(name)}} if id and name[:1] == "$":
+                pass  # Moonshot's guide sends a call of its own search back as it came
             case _:
                 yield Objection(
                     f"Invalid request: messages.{at}.tool_calls.{number} needs an id, type function, and a function "
@@ -144,7 +146,7 @@ def _reasoning(at: int, message: Json, of: Contract, thinking: bool) -> Iterator
         yield from missing_reasoning(at, of)
     if of.host.reasoning == ("reasoning",) and message.get("reasoning_content") is not None:
         yield Objection(
-            f"the message at position {at} has its reasoning in reasoning_content, and this host reads only reasoning",
+            f"the message at position {at} has reasoning_content, but this host only reads reasoning",
             ours=True,
         )
     if of.host.details == "indexed":
@@ -173,4 +175,4 @@ def check_partial(messages: Any, of: Contract) -> Iterator[Objection]:
                     f"Invalid request: messages.{at}.partial is only allowed on the last message with role assistant"
                 )
             elif message.get("tool_calls"):
-                yield of.objection(f"Invalid request: messages.{at}.partial is not allowed beside tool_calls")
+                yield of.objection(f"Invalid request: messages.{at}.partial is not allowed together with tool_calls")

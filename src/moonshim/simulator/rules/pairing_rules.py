@@ -78,5 +78,5 @@ def _ids(messages: list[CallsAndResults], of: Contract, positional: bool) -> Ite
         if of.unique_ids and id in seen:
             yield Objection(f"Invalid request: tool call id {id} is duplicated")
         elif positional and id != right:
-            yield Objection(f"the model reads ids as they are on this host: {id} has to be {right}", ours=True)
+            yield Objection(f"this host passes ids to the model unchanged: {id} must be {right}", ours=True)
         seen.add(id)

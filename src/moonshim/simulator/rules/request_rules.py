@@ -30,7 +30,7 @@ __all__ = ["check", "check_chat", "check_messages"]
 
 FORMATS: Final = ("text", "json_object", "json_schema")
 SEALED: Final = ("signature", "encrypted", "encrypted_content", "data")
-TESTED: Final = frozenset({"names-of-64"})
+TESTED: Final = frozenset({"names-of-64", "cache-writes"})
 """Rules that are only assumed of the hosts, and that the engine follows all the same."""
 
 
@@ -85,6 +85,7 @@ def _chat(body: Any, of: Contract) -> Iterator[Objection]:
     yield from check_chat_choice(body.get("tool_choice"), of, thinking, names)
     yield from check_chat_messages(body.get("messages"), of, thinking)
     yield from _response_format(body.get("response_format"), of)
+    yield from _cache_options(body.get("prompt_cache_options"), of)
     yield from check_partial(body.get("messages"), of)
     yield from _check_sealed(body)
 
@@ -118,7 +119,8 @@ def _frame(body: Json) -> Iterator[Objection]:
 
 
 def _response_format(given: Any, of: Contract) -> Iterator[Objection]:
-    """A schema must be of Moonshot's own flavour unless `strict` is false."""
+    """A schema has a name, and must be of Moonshot's own flavour unless `strict` is false. Moonshot's verifier has the
+    status of what it refuses; the words are not known."""
     if given is None:
         return
     if not isinstance(given, dict) or given.get("type") not in FORMATS:
@@ -127,8 +129,20 @@ def _response_format(given: Any, of: Contract) -> Iterator[Objection]:
         form = given.get("json_schema")
         if not isinstance(form, dict) or not isinstance(form.get("schema"), dict):
             yield of.objection("invalid response_format: json_schema.schema is missing")
+        elif of.moonshots and not (isinstance(form.get("name"), str) and form["name"]):
+            yield Objection("invalid response_format: json_schema.name is missing")
+        elif of.moonshots and not isinstance(form.get("strict"), bool | None):
+            yield Objection("invalid response_format: json_schema.strict must be a boolean")
         elif of.moonshots and form.get("strict") is not False and (fault := check_schema_value(form["schema"])):
             yield Objection(f"invalid response_format: {fault}")
+
+
+def _cache_options(given: Any, of: Contract) -> Iterator[Objection]:
+    """Moonshot's lifetimes of a cached prompt; the words of its refusal are not known."""
+    if given is None or of.host_name != "moonshot" or of.generation.family != "k3":
+        return
+    if not isinstance(given, dict) or given.get("ttl") not in (None, "5m", "1h"):
+        yield Objection("invalid prompt_cache_options: ttl must be 5m or 1h", assumed="cache-writes")
 
 
 def _check_sealed(body: Json) -> Iterator[Objection]:
@@ -139,7 +153,7 @@ def _check_sealed(body: Json) -> Iterator[Objection]:
         if isinstance(value, dict):
             for key in SEALED:
                 if isinstance(value.get(key), str) and value[key].startswith("moonshim"):
-                    yield Objection(f"{key} is one of Moonshim's own and must not leave", ours=True)
+                    yield Objection(f"{key} is a token signed by Moonshim, which must not be sent to a host", ours=True)
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value

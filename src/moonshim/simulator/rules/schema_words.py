@@ -309,8 +309,7 @@ def _ref(value: Any, schema: Json, root: Json, path: Path, limits: SchemaLimits)
             raise SchemaRejected("definition name cannot be empty", here)
         if "$defs" not in root:
             raise SchemaRejected(f"$defs not found for reference: {value}", here)
-    # Newer servers allow a description here, older ones do not, and there is no telling which one will answer.
-    for word in sorted(schema.keys() - {"$ref"} - (frozenset() if path else ROOT_ONLY)):
+    for word in sorted(schema.keys() - {"$ref"} - NOTES - (frozenset() if path else ROOT_ONLY)):
         raise SchemaRejected(f"keyword '{word}' is not allowed at the same level as $ref", path)
 
 

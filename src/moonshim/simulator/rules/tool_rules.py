@@ -110,11 +110,11 @@ def check_dynamic_tools(messages: Any, of: Contract, thinking: bool, taken: set[
             continue
         tools = message["tools"]
         if of.generation.family != "k3":
-            yield Objection(f"messages.{at}.tools is not known to this model", ours=True)
+            yield Objection(f"messages.{at}.tools is not supported by this model", ours=True)
         elif message.get("role") != "system":
             yield of.objection(f"Invalid request: messages.{at}.tools is only allowed with role system")
         elif message.get("content") not in (None, ""):
-            yield of.objection(f"Invalid request: messages.{at}.content must be empty beside tools")
+            yield of.objection(f"Invalid request: messages.{at}.content must be empty if tools is set")
         elif not isinstance(tools, list) or len(objects(tools)) < len(tools):
             yield of.objection(f"Invalid request: messages.{at}.tools must be an array of objects")
         else:

@@ -66,6 +66,8 @@ def usage_of(tally: TokenTotals, places: tuple[str, ...]) -> Json:
         usage["cached_tokens"] = tally.cached
     if "details" in places:
         usage["prompt_tokens_details"] = {"cached_tokens": tally.cached}
+        if tally.written is not None:
+            usage["prompt_tokens_details"]["cache_write_tokens"] = tally.written
         if tally.reasoning:
             usage["completion_tokens_details"] = {"reasoning_tokens": tally.reasoning}
     return usage

@@ -100,11 +100,15 @@ def _reason(answer: HostResponse) -> str:
 
 
 def _usage(answer: HostResponse, completion: int) -> Json:
-    """Cached tokens are not counted twice."""
-    tally = answer.tally
-    return {
-        "input_tokens": tally.prompt - tally.cached,
-        "cache_creation_input_tokens": 0,
+    """No token is counted twice."""
+    tally, written = answer.tally, answer.tally.written or 0
+    usage: Json = {
+        "input_tokens": tally.prompt - tally.cached - written,
+        "cache_creation_input_tokens": written,
         "cache_read_input_tokens": tally.cached,
         "output_tokens": completion,
     }
+    if tally.written is not None:
+        classes = {"ephemeral_5m_input_tokens": written - tally.hourly, "ephemeral_1h_input_tokens": tally.hourly}
+        usage["cache_creation"] = classes
+    return usage

@@ -40,6 +40,8 @@ class SimResponse(Struct, frozen=True, kw_only=True):
     streamed: bool = False
     tokens: int = 0
     """Number of tokens that the model wrote, for sending at its speed."""
+    tally: TokenTotals | None = None
+    """The tokens that the response reports; None: it is an error."""
     faults: tuple[str, ...] = ()
     """Those of the requested faults that were applied."""
     imitated: str = ""
@@ -78,6 +80,7 @@ def simulate_response(
         pieces=_apply_frame_faults(frames, answer, [fault.frames for fault in chosen if fault.frames is not None]),
         streamed=request.stream,
         tokens=answer.tally.completion,
+        tally=answer.tally,
         faults=tuple(fault.name for fault in chosen),
         imitated="" if imitated is None else imitated.id,
     )
@@ -161,7 +164,7 @@ def _limit_tokens(tally: TokenTotals, most: int | None, *, cut_off: bool) -> Tok
     """Tokens are estimated, but never reported above the limit that the client set."""
     if most is None or (tally.completion <= most and not cut_off):
         return tally
-    return TokenTotals(tally.prompt, tally.cached, most, min(tally.reasoning, most))
+    return replace(tally, completion=most, reasoning=min(tally.reasoning, most))
 
 
 def _stream(answer: HostResponse, faults: Iterable[Fault]) -> list[bytes]:
