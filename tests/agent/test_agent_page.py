@@ -1,4 +1,4 @@
-"""docs/agent.md is true: its Python runs, against the simulator, and prints what it should."""
+"""docs/guides/agent.md is true: its Python runs, against the simulator, and prints what it should."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from moonshim.simulator import Simulator
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs" / "agent.md").read_text()
+PAGE = (ROOT / "docs" / "guides" / "agent.md").read_text()
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ADDRESS = '"https://api.moonshot.ai/v1"'
 PRINTED = [
@@ -40,8 +40,8 @@ def test_every_default_of_the_page_is_that_of_the_code() -> None:
     from moonshim.agent.toolbox import toolbox
 
     agent = inspect.signature(Agent).parameters
-    assert "`rounds` times (50; -1: no bound)" in PAGE
-    assert "`repeats` times in a row (4; 0: no bound)" in PAGE
+    assert "`rounds` times (default 50; -1 for no limit)" in PAGE
+    assert "`repeats` times in a row (default 4; 0 for no limit)" in PAGE
     assert (agent["rounds"].default, agent["repeats"].default, GRACE_SECONDS) == (50, 4, 3.0)
     box = inspect.signature(toolbox).parameters
     assert (box["seconds"].default, box["most_seconds"].default, box["output_limit"].default) == (120.0, 600.0, 30_000)

@@ -145,7 +145,7 @@ def test_what_is_wrong_with_a_call_is_told_to_the_model() -> None:
             assert ending(await steps_of(one.agent.run_stream("Go"))).reason == "answered"
             failed, unknown, wrong, other = results_in(one.agent.history)
             assert failed == "Error: KeyError: 'x'"
-            assert unknown == "Error: there is no tool 'nothing'. There are: fail, look"
+            assert unknown == "Error: unknown tool 'nothing'. Available tools: fail, look."
             assert "Expected `str`, got `int` - at `$.path`" in wrong
             assert "path" in other
             assert all(
@@ -175,7 +175,7 @@ def test_a_tool_that_hangs_is_stopped_and_the_conversation_goes_on() -> None:
             assert ending(await steps_of(one.agent.run_stream("Go"))).reason == "answered"
             assert cancelled.is_set()
             late, seen = results_in(one.agent.history)
-            assert "did not finish within 0.01 seconds" in late
+            assert "timed out after 0.01 seconds" in late
             assert seen == "seen b"
 
     run(test())
@@ -187,7 +187,7 @@ def test_rounds_are_bounded_and_the_conversation_can_go_on() -> None:
         async with talk(says, [look], rounds=2) as one:
             last = ending(steps := await steps_of(one.agent.run_stream("Go")))
             assert last.reason == "rounds"
-            assert "asked 2 times" in last.detail
+            assert "round limit (2) was reached" in last.detail
             assert sum(isinstance(step, RoundStarted) for step in steps) == 2
             check_can_go_on(one.agent.history)
             assert ending(await steps_of(one.agent.retry_stream())).reason == "answered"
@@ -226,8 +226,8 @@ def test_the_same_call_again_and_again_is_told_to_the_model_and_then_ends_the_ru
             assert "same" in last.detail
             assert times == 3
             assert [text[:50] for text in results_in(one.agent.history)[3:]] == [
-                "Error: not run. You have made this very call 3 tim",
-                "Error: not run. The same call was made again and a",
+                "Error: not run. You have made this exact call 3 ti",
+                "Error: not run. The run ended because the same cal",
             ]
             check_can_go_on(one.agent.history)
 
@@ -290,7 +290,7 @@ def test_an_answer_with_nothing_in_it_is_asked_for_again_and_never_kept() -> Non
         async with talk(scenario="think-only", tools=[look]) as one:
             last = ending(steps := await steps_of(one.agent.run_stream("Go")))
             assert last.reason == "failed"
-            assert "said nothing" in last.detail
+            assert "neither text nor tool calls" in last.detail
             assert sum(isinstance(step, RoundStarted) for step in steps) == 3
             check_can_go_on(one.agent.history)
 
@@ -380,7 +380,7 @@ def test_bounds_that_mean_nothing_are_refused(wrong: Any) -> None:
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="two tools are called look"):
+    with pytest.raises(InvalidInput, match="duplicate tool name 'look'"):
         Agent(Provider("http://localhost:1/v1", model="kimi-k2.5"), [look, look])
 
 

@@ -97,7 +97,7 @@ def test_a_call_that_was_cut_off_is_not_run() -> None:
             one.agent.provider = one.provider.with_(sampling=_short())
             assert ending(await steps_of(one.agent.run_stream("Write"))).reason == "answered"
             assert runs == 0
-            assert "cut off before the arguments of this call were whole" in results_in(one.agent.history)[0]
+            assert "cut off before the arguments of this call were complete" in results_in(one.agent.history)[0]
             check_can_go_on(one.agent.history)
             assert one.server.refusals == []
 
@@ -115,7 +115,7 @@ def test_an_answer_that_was_cut_off_says_so() -> None:
             steps = await steps_of(one.agent.run_stream("Talk"))
             assert [step.reason for step in steps if isinstance(step, Finished)] == ["length"]
             assert ending(steps).reason == "answered"
-            assert "most tokens" in ending(steps).detail
+            assert "cut off at the token limit" in ending(steps).detail
 
     run(test())
 
@@ -232,7 +232,7 @@ def test_what_is_not_allowed_is_not_run_and_the_model_hears_why() -> None:
             assert runs == ["b"]
             assert asked == ['{"path": "a"}', '{"path": "b"}']
             refused, *rest = results_in(one.agent.history)
-            assert refused == "Error: the user did not allow this call. Nothing was run. Not that file."
+            assert refused == "Error: the user denied this call. Nothing was run. Not that file."
             assert rest == ["written", "seen c"]
             assert len([step for step in steps if isinstance(step, ToolStarted)]) == 2
             assert len([step for step in steps if isinstance(step, ToolEnded)]) == 3
@@ -251,7 +251,7 @@ def test_who_refuses_may_end_the_run() -> None:
             last: RunEnded = ending(steps := await steps_of(one.agent.run_stream("Go")))
             assert last.reason == "refused"
             assert not any(isinstance(step, ToolStarted) for step in steps)
-            assert all("not run" in text or "did not allow" in text for text in results_in(one.agent.history))
+            assert all("not run" in text or "denied" in text for text in results_in(one.agent.history))
             check_can_go_on(one.agent.history)
             assert ending(await steps_of(one.agent.run_stream("Then answer"))).reason == "answered"
             assert one.server.refusals == []

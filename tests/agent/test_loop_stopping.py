@@ -376,5 +376,5 @@ with Simulator(model=Calls(), behaviour="selfhost", log=lambda seen: None).runni
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert (ran.returncode, ran.stdout) == (0, "Done.\n"), ran.stderr
-    assert ran.stderr.count("RuntimeWarning: tool stubborn did not stop") == 1
+    assert ran.stderr.count("RuntimeWarning: abandoned because it did not stop when cancelled: tool stubborn") == 1
     assert "Task was destroyed" not in ran.stderr

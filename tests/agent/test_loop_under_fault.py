@@ -116,7 +116,7 @@ def test_a_process_that_is_killed_at_a_step_is_gone_on_for(
             check_can_go_on(history)
             # Only calls that were running have no result, and the model reads why.
             lost = [one for one in results_in(history) if one not in SEEN]
-            assert all("there is no result" in one for one in lost)
+            assert all("Error: no result." in one for one in lost)
             assert len(results_in(history)) == len(SEEN)
             assert server.refusals == []
 
@@ -130,7 +130,7 @@ def test_a_disk_that_is_full_is_told_and_the_conversation_goes_on_and_is_written
     path = tmp_path / "talk.jsonl"
     ran = subprocess.run([*PROCESS, server.url, str(path), str(room)], capture_output=True, text=True, check=True)
     told, first, second = ran.stdout.splitlines()
-    assert told.startswith(f"not kept: {path} cannot be written (File too large)")
+    assert told.startswith(f"not kept: cannot write {path}: File too large; the conversation continues in memory")
     assert first == "answered, kept: False, 11 messages"
     assert second == "answered, kept: True, 13 messages"
     found = read_history(path)

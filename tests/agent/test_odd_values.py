@@ -57,7 +57,7 @@ def test_a_result_that_cannot_be_written_is_told(value: Any) -> None:
     async def test() -> None:
         async with talk([called(("odd", "{}")), said()], [odd]) as talking:
             assert ending(await steps_of(talking.agent.run_stream("Work"))).reason == "answered"
-            assert "cannot be written" in results_in(talking.agent.history)[0]
+            assert "cannot be converted to text" in results_in(talking.agent.history)[0]
 
     run(test())
 
@@ -91,8 +91,8 @@ def test_arguments_that_a_class_refuses_in_its_own_way_are_told() -> None:
         async with talk([calls, said()], [resize]) as talking:
             assert ending(await steps_of(talking.agent.run_stream("Work"))).reason == "answered"
             first, second = results_in(talking.agent.history)
-            assert "KeyError: 'no such size'. It takes required: to" in first
-            assert "wrong arguments for resize" in second
+            assert "KeyError: 'no such size'. Parameters: required: to" in first
+            assert "invalid arguments for resize" in second
 
     run(test())
 
@@ -102,7 +102,7 @@ def test_what_is_wrong_with_arguments_is_told_in_short() -> None:
     def choose(how: Literal["up", "down"]) -> None:
         """Never run."""
 
-    with pytest.raises(Exception, match="characters are left out here"):
+    with pytest.raises(Exception, match="characters omitted"):
         choose.read('{"how": "' + "x" * 1_000_000 + '"}')
 
 
@@ -111,7 +111,7 @@ def test_a_hint_that_cannot_be_read_is_refused(hint: str) -> None:
     def odd(value: Any) -> None: ...
 
     odd.__annotations__["value"] = hint
-    with pytest.raises(InvalidInput, match="a hint of odd cannot be read"):
+    with pytest.raises(InvalidInput, match="cannot resolve the type hints of odd"):
         tool(odd)
 
 

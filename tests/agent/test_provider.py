@@ -184,7 +184,7 @@ class TestHistories:
         wrong: list[tuple[Any, Any, str]] = [
             ([], (), "messages"),
             ("hi", (), "messages"),
-            ([{"content": "hi"}], (), "messages[0]"),
+            ([{"content": "hi"}], (), "messages[0].role"),
             ([*human(), 3], (), "messages[1]"),
             ([Message("user", (Text("hi"),)), {"role": "user", "content": 5}], (), "messages[1].content"),
             (human(), "ls", "tools"),

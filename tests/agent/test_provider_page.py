@@ -1,4 +1,4 @@
-"""Every example of docs/provider.md runs as it stands, with a simulator in the place of its host.
+"""Every example of docs/guides/provider.md runs as it stands, with a simulator in the place of its host.
 
 They are marked `py`, since what is marked `python` on a page is run without any host.
 """
@@ -13,7 +13,7 @@ import pytest
 
 from moonshim.simulator import Simulator
 
-PAGE: Final = (Path(__file__).parents[2] / "docs" / "provider.md").read_text("utf-8")
+PAGE: Final = (Path(__file__).parents[2] / "docs" / "guides" / "provider.md").read_text("utf-8")
 EXAMPLES: Final = re.findall(r"^```py\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 ADDRESS: Final = re.compile(r"https://api\.moonshot\.ai/v1|http://localhost:8000/v1")
 PRINTED: Final = (
@@ -29,6 +29,6 @@ def test_an_example_runs(example: str, printed: str, capsys: pytest.CaptureFixtu
     with Simulator(behaviour="selfhost", log=lambda seen: None).running() as server:
         code, changed = ADDRESS.subn(f"{server.url}/v1", example)
         assert changed == 1
-        exec(compile(code, "docs/provider.md", "exec"), {})
+        exec(compile(code, "docs/guides/provider.md", "exec"), {})
         assert not server.refusals
     assert re.search(printed, capsys.readouterr().out)

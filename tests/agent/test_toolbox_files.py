@@ -62,7 +62,7 @@ def test_nothing_outside_of_the_folder_is_touched(files: Files, work: Path, path
     (work / "loop").symlink_to(work)
     (work.parent / "work2").mkdir()
     for act in _acts(files, path):
-        with pytest.raises(ToolFailed, match="is outside of the working directory"):
+        with pytest.raises(ToolFailed, match="is outside the working directory"):
             act()
     assert (work.parent / "secret.txt").read_text() == "secret"
 
@@ -109,7 +109,7 @@ def test_what_is_no_file_is_refused_and_does_not_block(files: Files, work: Path,
         work = Path("/dev")
     path = "zero" if kind == "device" else "x"
     for act in _acts(files, path):
-        with pytest.raises(ToolFailed, match=r"is a folder|is no ordinary file"):
+        with pytest.raises(ToolFailed, match=r"is a folder|is not a regular file"):
             act()
 
 
@@ -120,7 +120,7 @@ def test_lines_come_with_their_numbers(files: Files, work: Path) -> None:
     (work / "a.txt").write_bytes(b"one\r\n\ntwo\x0bstill two\nthree")
     assert files.read_file("a.txt") == "     1\tone\n     2\t\n     3\ttwo\x0bstill two\n     4\tthree"
     assert files.read_file("a.txt", offset=3, limit=1) == (
-        "     3\ttwo\x0bstill two\n\n(There is more: read on with offset=4.)"
+        "     3\ttwo\x0bstill two\n\n(More lines follow. Continue with offset=4.)"
     )
 
 
@@ -140,9 +140,9 @@ def test_beyond_the_end_there_is_nothing(files: Files, work: Path) -> None:
 
 def test_a_file_that_is_not_there_says_what_is(files: Files, work: Path) -> None:
     (work / "config.toml").write_text("")
-    with pytest.raises(ToolFailed, match=r"there is no file confg\.toml\. There is config\.toml\."):
+    with pytest.raises(ToolFailed, match=r"file confg\.toml does not exist\. Did you mean config\.toml\?"):
         files.read_file("confg.toml")
-    with pytest.raises(ToolFailed, match="there is no file"):
+    with pytest.raises(ToolFailed, match="file no/such/folder does not exist"):
         files.read_file("no/such/folder")
 
 
@@ -154,7 +154,7 @@ def test_much_is_read_in_parts(work: Path) -> None:
         text = files.read_file("a.txt", offset=offset)
         assert len(text) < 1200
         seen += sum("\tline" in line for line in text.splitlines())
-        if "There is more" not in text:
+        if "More lines follow" not in text:
             break
         offset = int(text.rpartition("offset=")[2].rstrip(".)"))
     assert seen == 10_000
@@ -189,7 +189,7 @@ def test_a_file_that_may_not_be_read_says_so(files: Files, work: Path, monkeypat
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(ToolFailed, match="cannot be read: Permission denied"):
+    with pytest.raises(ToolFailed, match=r"cannot read a\.txt: Permission denied"):
         files.read_file("a.txt")
 
 
@@ -215,7 +215,7 @@ def test_what_cannot_be_written_leaves_the_file_as_it_was(
     files: Files, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (work / "a.txt").write_text("old")
-    with pytest.raises(ToolFailed, match="cannot be written in utf-8"):
+    with pytest.raises(ToolFailed, match="cannot be encoded in utf-8"):
         files.write_file("a.txt", "half \ud83d")
 
     def full(*_: Any) -> Any:
@@ -230,7 +230,7 @@ def test_what_cannot_be_written_leaves_the_file_as_it_was(
 
 def test_a_file_in_the_place_of_a_folder_says_so(files: Files, work: Path) -> None:
     (work / "a").write_text("x")
-    with pytest.raises(ToolFailed, match="cannot be written"):
+    with pytest.raises(ToolFailed, match="cannot write a/b"):
         files.write_file("a/b", "x")
 
 
@@ -248,13 +248,13 @@ def test_what_is_there_once_is_replaced(files: Files, work: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("a", "b", r"is in x\.py 3 times \(lines 1, 2, 4\). Add lines around it"),
-        ("nothing", "b", "old_string is not in x.py. Read the file again"),
+        ("a", "b", r"occurs 3 times in x\.py \(lines 1, 2, 4\)\. Include more surrounding lines"),
+        ("nothing", "b", "old_string is not in x.py. The text must match exactly. Read the file again"),
         ("   def f():", "b", r"Its first line is at line 3: '  def f\(\):'"),
         ("def f():\n    pass", "b", "Its first line is at line 3"),
         ("", "b", "old_string is empty"),
-        ("a", "a", "are the same"),
-        ("\n\n\n", "x", "with every blank"),
+        ("a", "a", "are identical"),
+        ("\n\n\n", "x", "including white space"),
     ],
 )
 def test_what_is_not_there_once_says_why(files: Files, work: Path, old: str, new: str, why: str) -> None:
@@ -288,7 +288,7 @@ def test_the_encoding_and_the_line_ends_of_a_file_stay(files: Files, work: Path,
 
 def test_what_an_encoding_cannot_say_is_told(files: Files, work: Path) -> None:
     (work / "a.txt").write_bytes("Größe\n".encode("latin-1"))
-    with pytest.raises(ToolFailed, match="cannot be written in latin-1"):
+    with pytest.raises(ToolFailed, match="cannot be encoded in latin-1"):
         files.edit_file("a.txt", "Größe", "👀")
 
 

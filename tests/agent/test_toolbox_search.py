@@ -73,7 +73,7 @@ def test_files_are_found_by_name(found: Search, pattern: str, files: list[str]) 
 def test_a_folder_to_look_in_can_be_named(found: Search) -> None:
     assert found.glob("*.txt", "src/deep") == "src/deep/d.txt"
     assert found.glob("deep/*", "src") == "src/deep/d.txt"
-    assert found.glob("*.nothing") == "No file fits *.nothing."
+    assert found.glob("*.nothing") == "No files match *.nothing."
 
 
 @pytest.mark.parametrize("path", ["..", "/etc", "up", "a.py", "nothing", "a\0", "x" * 5000])
@@ -90,7 +90,12 @@ def test_patterns_that_mean_nothing_are_refused(found: Search, pattern: str) -> 
 
 def test_many_files_are_cut(found: Search, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_MOST_FILES", 2)
-    assert found.glob("*.py").splitlines() == ["a.py", "in.py", "", "(There are more than 2: use a narrower pattern.)"]
+    assert found.glob("*.py").splitlines() == [
+        "a.py",
+        "in.py",
+        "",
+        "(More than 2 files match. Use a narrower pattern.)",
+    ]
 
 
 def test_a_pattern_of_many_stars_takes_no_time() -> None:
@@ -132,7 +137,7 @@ def test_lines_are_found_by_expression(found: Search) -> None:
     ]
     assert grep(found.grep("hello", path="a.py")) == ["a.py:2: print('hello')"]
     assert grep(found.grep("pass", path="src")) == ["src/b.py:2:     pass"]
-    assert grep(found.grep("no such")) == ["No line fits no such."]
+    assert grep(found.grep("no such")) == ["No lines match no such."]
 
 
 def test_lines_around_are_shown(found: Search, work: Path) -> None:
@@ -164,7 +169,7 @@ def test_nothing_outside_is_searched(found: Search, path: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "*", "(?P<x>a)(?P<x>b)", ""])
 def test_what_is_no_expression_says_why(found: Search, pattern: str) -> None:
-    with pytest.raises(ToolFailed, match=r"not a regular expression|the pattern is empty"):
+    with pytest.raises(ToolFailed, match=r"invalid regular expression|the pattern is empty"):
         run(found.grep(pattern))
 
 
@@ -236,7 +241,7 @@ def test_many_lines_and_long_ones_are_cut(found: Search, work: Path) -> None:
     (work / "many.txt").write_text("x\n" * 600)
     lines = grep(found.grep("x", path="many.txt"))
     assert lines[499] == "many.txt:500: x"
-    assert "There are more" in lines[-1]
+    assert "Truncated: at most 500 lines" in lines[-1]
     (work / "long.txt").write_text("x" * 100_000)
     assert len(grep(found.grep("x", path="long.txt"))[0]) < 600
     small = Search(WorkingFolder(work), 200)

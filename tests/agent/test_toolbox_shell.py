@@ -53,7 +53,7 @@ def test_it_is_bash(shell: Shell) -> None:
 def test_a_failure_is_an_error_with_its_output(shell: Shell) -> None:
     with pytest.raises(ToolFailed) as caught:
         run(shell.bash("echo before; exit 3"))
-    assert str(caught.value) == "before\n\n(It ended with exit code 3.)"
+    assert str(caught.value) == "before\n\n(Failed with exit code 3.)"
     with pytest.raises(ToolFailed, match=r"command not found[\s\S]*exit code 127"):
         run(shell.bash("no_such_command"))
     with pytest.raises(ToolFailed, match="signal SIGKILL"):
@@ -71,12 +71,12 @@ def test_much_output_keeps_its_beginning_and_its_end(shell: Shell) -> None:
     text = run(shell.bash("seq 1 100000"))
     assert text.startswith("1\n2\n3\n")
     assert text.endswith("\n99999\n100000")
-    assert "bytes are left out here" in text
+    assert "bytes omitted" in text
     assert len(text) < 1100
 
 
 def test_output_without_an_end_takes_no_memory(shell: Shell) -> None:
-    with pytest.raises(ToolFailed, match=r"left out here[\s\S]*Stopped after 0\.3 seconds"):
+    with pytest.raises(ToolFailed, match=r"bytes omitted[\s\S]*Timed out after 0\.3 seconds"):
         run(shell.bash("yes", timeout=0.3))
 
 
@@ -94,7 +94,7 @@ def test_keys_can_be_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_timeout_ends_the_command_and_everything_that_it_started(shell: Shell, tmp_path: Path) -> None:
     async def test() -> None:
         command = "echo begun; sleep 1000 & echo $! >> pids; (sleep 1000 & echo $! >> pids; wait) & sleep 1000"
-        with pytest.raises(ToolFailed, match=r"begun[\s\S]*Stopped after 0\.5 seconds"):
+        with pytest.raises(ToolFailed, match=r"begun[\s\S]*Timed out after 0\.5 seconds"):
             await shell.bash(command, timeout=0.5)
         await gone(*await pids_in(tmp_path / "pids", 2))
 
@@ -103,7 +103,7 @@ def test_a_timeout_ends_the_command_and_everything_that_it_started(shell: Shell,
 
 def test_a_command_that_does_not_want_to_end_is_killed(shell: Shell, tmp_path: Path) -> None:
     async def test() -> None:
-        with pytest.raises(ToolFailed, match="Stopped"):
+        with pytest.raises(ToolFailed, match="Timed out"):
             await shell.bash("trap '' TERM; echo $$ > pids; while true; do sleep 1000; done", timeout=0.2)
         await gone(*await pids_in(tmp_path / "pids", 1))
 
@@ -111,7 +111,7 @@ def test_a_command_that_does_not_want_to_end_is_killed(shell: Shell, tmp_path: P
 
 
 def test_a_command_may_clean_up_when_it_is_stopped(shell: Shell, tmp_path: Path) -> None:
-    with pytest.raises(ToolFailed, match="Stopped"):
+    with pytest.raises(ToolFailed, match="Timed out"):
         run(shell.bash("trap 'rm lock; exit' TERM; touch lock; sleep 1000 & wait", timeout=0.3))
     assert not (tmp_path / "lock").exists()
 
@@ -121,7 +121,7 @@ def test_on_a_timeout_those_that_left_the_group_are_ended_too(shell: Shell, tmp_
         command = "setsid bash -c 'echo $$ > pids; exec sleep 1000' & sleep 1000"
         task = asyncio.create_task(shell.bash(command, timeout=1))
         pids = await pids_in(tmp_path / "pids", 1)
-        with pytest.raises(ToolFailed, match="Stopped"):
+        with pytest.raises(ToolFailed, match="Timed out"):
             await task
         await gone(*pids)
 
@@ -190,15 +190,15 @@ def test_who_leaves_the_group_and_keeps_the_output_open_does_not_hold_up_the_res
 
 def test_the_time_that_a_model_asks_for_is_bounded(tmp_path: Path) -> None:
     bounded = Shell(WorkingFolder(tmp_path), seconds=0.2, most_seconds=0.3)
-    with pytest.raises(ToolFailed, match=r"Stopped after 0\.3 seconds"):
+    with pytest.raises(ToolFailed, match=r"Timed out after 0\.3 seconds"):
         run(bounded.bash("sleep 1000", timeout=100000))
-    with pytest.raises(ToolFailed, match=r"Stopped after 0\.2 seconds"):
+    with pytest.raises(ToolFailed, match=r"Timed out after 0\.2 seconds"):
         run(bounded.bash("sleep 1000", timeout=-1))
 
 
 def test_a_folder_that_is_gone_says_so(tmp_path: Path) -> None:
     shell = Shell(WorkingFolder(tmp_path / "gone"))
-    with pytest.raises(ToolFailed, match="cannot be started"):
+    with pytest.raises(ToolFailed, match="cannot start the shell"):
         run(shell.bash("true"))
 
 

@@ -168,13 +168,13 @@ def test_defaults_of_the_function_hold() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ("{", "not one JSON object: Input data was truncated"),
-        ("[1]", "not one JSON object, but list"),
-        ('"text"', "not one JSON object, but str"),
-        ("{}", "missing required field `path`. It takes required: path; optional: limit"),
+        ("{", "must be a JSON object: Input data was truncated"),
+        ("[1]", "must be a JSON object, not list"),
+        ('"text"', "must be a JSON object, not str"),
+        ("{}", "missing required field `path`. Parameters: required: path; optional: limit"),
         ('{"path": 1}', "Expected `str`, got `int` - at `$.path`"),
         ('{"path": "a", "limit": "many"}', "Expected `int`, got `str` - at `$.limit`"),
-        ('{"path": "a", "mode": 1}', "unknown field `mode`. It takes required: path; optional: limit"),
+        ('{"path": "a", "mode": 1}', "unknown field `mode`. Parameters: required: path; optional: limit"),
         ('{"path": null}', "Expected `str`, got `null`"),
     ],
 )
@@ -286,14 +286,14 @@ async def _async_generator() -> Any:
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (_star, r"\*paths has no name that a model could use"),
-        (_stars, r"\*\*paths has no names"),
+        (_star, r"\*paths is not supported; declare each parameter"),
+        (_stars, r"\*\*paths is not supported; declare each parameter"),
         (_unknown, "Unknown"),
         (_undefined, "Missing"),
         (_several, "dict-like"),
         (_generator, "generator"),
         (_async_generator, "generator"),
-        (lambda: 1, "no name for a tool"),
+        (lambda: 1, "invalid tool name"),
     ],
 )
 def test_what_cannot_be_a_tool_says_why(function: Any, why: str) -> None:
@@ -301,17 +301,17 @@ def test_what_cannot_be_a_tool_says_why(function: Any, why: str) -> None:
         tool(function)
 
 
-def test_a_method_without_its_object_says_what_to_do() -> None:
+def test_a_method_without_instance_says_what_to_do() -> None:
     class Shop:
         def buy(self, item: str) -> None: ...
 
-    with pytest.raises(InvalidInput, match=r"tool\(its_object\.buy\)"):
+    with pytest.raises(InvalidInput, match=r"tool\(instance\.buy\)"):
         tool(Shop.buy)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "1a", "a.b", "a" * 65, "ä"])
 def test_names_that_hosts_refuse_are_refused(name: str) -> None:
-    with pytest.raises(InvalidInput, match="no name for a tool"):
+    with pytest.raises(InvalidInput, match="invalid tool name"):
         tool(name=name)(_star)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 from moonshim.chat.choices import Choices, NoSuchModel
@@ -33,7 +35,7 @@ def test_a_provider_that_takes_any_name_does() -> None:
     made = choices(MOONSHOT, ANY)
     assert made.find("qwen3-coder", near="any").provider.name == "any"
     assert made.find("any/qwen3-coder").model == "qwen3-coder"
-    with pytest.raises(NoSuchModel, match="There is no model `qwen3-coder` here"):
+    with pytest.raises(NoSuchModel, match="Model 'qwen3-coder' not found"):
         made.find("qwen3-coder", near="moonshot")
 
 
@@ -42,7 +44,7 @@ def test_a_provider_that_is_named_has_to_have_the_model() -> None:
     assert made.find("Kimi-K2.5", near="OTHER", only=True).model == "kimi-k2.5"
     with pytest.raises(NoSuchModel, match=r"`other` has no model `kimi-k3`; it has `kimi-k2\.5`"):
         made.find("kimi-k3", near="other", only=True)
-    with pytest.raises(NoSuchModel, match="there is no provider `nobody`; there are `moonshot`, `other`"):
+    with pytest.raises(NoSuchModel, match="unknown provider `nobody`; configured: `moonshot`, `other`"):
         made.find("kimi-k3", near="nobody", only=True)
 
 
@@ -54,7 +56,7 @@ def test_who_answers_when_nobody_was_named() -> None:
     config = config_from_environment({"MOONSHOT_API_KEY": "sk-1"})
     assert config is not None
     assert Choices(config).first().model == "kimi-k3"
-    with pytest.raises(NoSuchModel, match="`any` lists no models: name one"):
+    with pytest.raises(NoSuchModel, match="`any` lists no models; use --model NAME"):
         choices(ANY).first()
 
 
@@ -69,13 +71,14 @@ def test_a_provider_is_made_as_it_is_configured() -> None:
 def test_the_ledger_counts_what_is_known_and_says_nothing_of_the_rest() -> None:
     ledger = UsageTotals()
     assert (ledger.cost, ledger.is_counted) == ("", False)
-    ledger.add(Usage(1000, 100, 500, 20), Price(input=1, output=10, cached=0.1))
+    ledger.add(Usage(1000, 100, 500, 20), Price(input=Decimal(1), output=Decimal(10), cached=Decimal("0.1")))
     ledger.add(None, None)
     ledger.add_repairs([Repaired("a"), Repaired("a"), Repaired("b")])
     assert (ledger.answers, ledger.input, ledger.output, ledger.cached, ledger.reasoning) == (2, 1000, 100, 500, 20)
-    assert ledger.cost == "$0.0015"  # 500 fresh, 500 cached, 100 out
+    assert ledger.cost == "$0.0016"  # 500 fresh x 1 + 500 cached x 0.1 + 100 out x 10 = 1,550 millionths
     assert ledger.repairs == {"a": 2, "b": 1}
-    ledger.add(Usage(1_000_000, 0), Price(input=3, output=10, currency="¥"))
-    assert ledger.cost == "$0.0015 and ¥3.00"
+    ledger.add(Usage(1_000_000, 0), Price(input=Decimal(3), output=Decimal(10), currency="¥"))
+    assert ledger.cost == "$0.0016 and ¥3.00"
     ledger.add(Usage(10, 10), None)
-    assert ledger.cost == "more than $0.0015 and ¥3.00"
+    assert ledger.amounts == {"$": 0.00155, "¥": 3.0}
+    assert ledger.cost == "more than $0.0016 and ¥3.00"

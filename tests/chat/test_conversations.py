@@ -48,11 +48,11 @@ def test_conversations_are_found_by_their_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("20260102", "several conversations begin with `20260102`"),
-        ("nowhere", "there is no conversation `nowhere`"),
-        ("a b", "is no name for a conversation"),
-        ("./nowhere.jsonl", "there is no conversation"),
-        ("", "is no name for a conversation"),
+        ("20260102", "several conversations start with `20260102`"),
+        ("nowhere", "no conversation `nowhere`"),
+        ("a b", "invalid conversation name"),
+        ("./nowhere.jsonl", "no conversation `./nowhere.jsonl`"),
+        ("", "invalid conversation name"),
     ],
 )
 def test_what_cannot_be_found_is_told(name: str, told: str, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_cannot_be_found_is_told(name: str, told: str, tmp_path: Path) -> N
 def test_nothing_is_there_at_first(tmp_path: Path) -> None:
     shelf = ConversationFolder(tmp_path / "none")
     assert shelf.newest() == []
-    with pytest.raises(HistoryError, match="there is no conversation in"):
+    with pytest.raises(HistoryError, match="no conversations in"):
         shelf.find("last")
     with shelf.begin() as history:
         path = history.path

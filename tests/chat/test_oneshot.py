@@ -111,7 +111,7 @@ def test_providers_models_and_prices_are_those_of_the_gateway(host: Simulator, t
     assert (answer["provider"], answer["model"], answer["text"]) == ("other", "kimi-k3", "Hello yourself.")
     assert answer["cost"] == {"$": pytest.approx(answer["usage"]["input_tokens"] / 1000)}
     assert host.requests[-1].wire == "anthropic"
-    assert "nothing of this conversation is kept" in done.stderr
+    assert "this conversation is not saved" in done.stderr
 
 
 def test_a_host_that_cannot_be_reached_and_a_model_that_it_lacks_come_with_a_next_step(
@@ -119,13 +119,13 @@ def test_a_host_that_cannot_be_reached_and_a_model_that_it_lacks_come_with_a_nex
 ) -> None:
     done = once(host, in_folder(tmp_path), "-p", "hi", model="kimi-k9")
     assert done.code == 1
-    assert "Choose another with --model" in done.stderr
+    assert "Choose another model with --model" in done.stderr
     address = "http://127.0.0.1:9/v1"
     data = str(tmp_path / "data")
     done = run_moonshim(
         "chat", "--base-url", address, "--model", "kimi-k3", "-p", "hi", cwd=tmp_path, XDG_DATA_HOME=data
     )
-    assert (done.code, "is --base-url right?" in done.stderr) == (1, True)
+    assert (done.code, "that --base-url is correct" in done.stderr) == (1, True)
     file = tmp_path / "x.toml"
     file.write_text(
         f'[[providers]]\nname = "a"\napi_base_url = "{address}"\nmodels = ["kimi-k3"]\n[retries]\nattempts = 1\n'
@@ -139,16 +139,19 @@ def test_nobody_is_there_to_be_asked(host: Simulator, tmp_path: Path) -> None:
     done = once(host, folder, "--output", "json", stdin=b"write it")
     answer = json.loads(done.out)
     assert (done.code, answer["text"]) == (0, "Written.")
-    assert "Nobody can be asked here" in answer["calls"][0]["result"]
-    assert done.stderr == "moonshim chat: write_file was refused; --allow write_file or --yolo allows it\n"
+    assert answer["calls"][0]["result"].startswith("Error: not run. This call needs confirmation")
+    assert done.stderr == (
+        "moonshim chat: write_file was not run: -p cannot ask for confirmation; "
+        "allow it with --allow write_file or --yolo\n"
+    )
     assert not (folder / "new.txt").exists()
 
 
 @pytest.mark.parametrize(
     ("model", "more", "code", "told"),
     [
-        ("kimi-k2.5+unheard-of", [], 1, "unknown fault or scenario `unheard-of`"),
-        ("kimi-k2.5", ["--rounds", "1"], 3, "has not answered yet"),
+        ("kimi-k2.5+unheard-of", [], 1, "unknown fault or scenario 'unheard-of'"),
+        ("kimi-k2.5", ["--rounds", "1"], 3, "The round limit (1) was reached"),
     ],
 )
 def test_how_it_ends_is_told_and_in_the_exit_code(
@@ -202,23 +205,23 @@ def test_a_signal_stops_it_and_the_conversation_is_whole(host: Simulator, tmp_pa
 
 
 WRONG = {
-    "nothing is configured": (["-p", "hi"], "a key in the environment: MOONSHOT_API_KEY"),
-    "no model": (["-p", "hi", "--base-url", "http://127.0.0.1:1/v1"], "--base-url needs a --model"),
-    "no address": (["-p", "hi", "--base-url", "nowhere", "--model", "k"], "this is no address"),
-    "two hosts": (["-p", "hi", "--demo", "--base-url", "http://h"], "have no place beside it"),
-    "no folder": (["-p", "hi", "--demo", "--folder", "/nowhere"], "there is no such folder"),
-    "nothing to ask": (["-p", " ", "--demo"], "there is nothing to ask"),
-    "nothing on standard input": (["--demo"], "there is nothing to ask"),
-    "a model that is not there": (["-p", "hi", "--demo", "--model", "gpt-9"], "There is no model `gpt-9` here"),
-    "a provider that is not there": (["-p", "hi", "--demo", "--provider", "x"], "there is no provider `x`"),
-    "a conversation that is not there": (["-p", "hi", "--demo", "--resume", "n"], "there is no conversation `n`"),
-    "a format that is none": (["-p", "hi", "--demo", "--tool-format", "klingon"], "Invalid tool format 'klingon'"),
-    "a tool that is none": (["-p", "hi", "--demo", "--allow", "x"], "there is no such tool; there are bash, read_file"),
-    "a way to think that is none": (["-p", "hi", "--demo", "--thinking", "hard"], "'minimal', 'low', 'medium'"),
-    "no rounds": (["-p", "hi", "--demo", "--rounds", "0"], "how many rounds (-1: no bound) is a number from 1"),
-    "no repeats": (["-p", "hi", "--demo", "--repeats", "-1"], "how many repeats (0: no limit) is a number from 0"),
-    "a prompt without -p": (["--demo", "hello", "there"], "a prompt comes behind -p, in quotes"),
-    "an option that is not there": (["--modle", "x"], "did you mean --model?"),
+    "nothing is configured": (["-p", "hi"], "edit the file, then run `moonshim trust`"),
+    "no model": (["-p", "hi", "--base-url", "http://127.0.0.1:1/v1"], "--base-url needs --model"),
+    "no address": (["-p", "hi", "--base-url", "nowhere", "--model", "k"], "--base-url must be a URL"),
+    "two hosts": (["-p", "hi", "--demo", "--base-url", "http://h"], "cannot be combined with"),
+    "no folder": (["-p", "hi", "--demo", "--folder", "/nowhere"], "the folder does not exist"),
+    "nothing to ask": (["-p", " ", "--demo"], "the prompt is empty"),
+    "nothing on standard input": (["--demo"], "the prompt is empty"),
+    "a model that is not there": (["-p", "hi", "--demo", "--model", "gpt-9"], "Model 'gpt-9' not found"),
+    "a provider that is not there": (["-p", "hi", "--demo", "--provider", "x"], "unknown provider `x`"),
+    "a conversation that is not there": (["-p", "hi", "--demo", "--resume", "n"], "no conversation `n`"),
+    "an invalid format": (["-p", "hi", "--demo", "--tool-format", "klingon"], "Invalid tool format 'klingon'"),
+    "an invalid tool": (["-p", "hi", "--demo", "--allow", "x"], "unknown tool; available tools: bash, read_file"),
+    "an invalid way to think": (["-p", "hi", "--demo", "--thinking", "hard"], "off, minimal, low, medium"),
+    "no rounds": (["-p", "hi", "--demo", "--rounds", "0"], "from 1 to 1000000, got '0' (-1: no limit)"),
+    "no repeats": (["-p", "hi", "--demo", "--repeats", "-1"], "expected an integer from 0 to 1000000, got '-1'"),
+    "a prompt without -p": (["--demo", "hello", "there"], "pass a prompt with -p, in quotes"),
+    "an option that is not there": (["--modle", "x"], "(did you mean '--model'?)"),
 }
 
 

@@ -1,4 +1,4 @@
-"""docs/chat.md is true: its screens are those that people see, its commands, options and exit codes those there are."""
+"""docs/guides/chat.md matches the chat: its screens, commands, options and exit codes."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def bash(command: str) -> ToolCall:
 
 @pytest.mark.parametrize(("command", "start"), READERS.items())
 def test_always_covers_any_arguments_only_of_commands_that_read(command: str, start: str) -> None:
-    assert grant_for(bash(command), Path("/work")).label == f"commands that begin with `{start}`"
+    assert grant_for(bash(command), Path("/work")).label == f"commands that start with `{start}`"
 
 
 @pytest.mark.parametrize("command", EXACT)

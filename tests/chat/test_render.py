@@ -47,7 +47,7 @@ def test_reasoning_is_dim() -> None:
 
 
 def test_folded_reasoning_says_how_to_unfold_it() -> None:
-    assert shown(ReasoningItem("", folded=True, words=12)) == ["", "  12 words of reasoning (Ctrl-T shows)"]
+    assert shown(ReasoningItem("", folded=True, words=12)) == ["", "  12 words of reasoning (Ctrl-T to show)"]
 
 
 def test_a_result_is_cut_to_a_screenful_and_says_so() -> None:

@@ -59,7 +59,7 @@ def test_a_folder_without_a_conversation_is_told_so_and_where_the_last_one_is(
     there = name_of(chat(host, other, "-p", "hello"))
     done = chat(host, one, "-p", "hello", "--resume")
     assert done.code == 2
-    assert f"there is no conversation of the folder {one}" in done.stderr
+    assert f"no conversations in the folder {one}" in done.stderr
     assert f"`moonshim chat --resume {there}`" in done.stderr
 
 

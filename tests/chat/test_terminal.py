@@ -22,7 +22,7 @@ def test_a_turn_with_tools_and_what_is_asked_before_they_run(host: Simulator, tm
     folder = in_folder(tmp_path)
     with talk_to(host, folder) as talk:
         talk.says("list the files")
-        talk.sees("A shell can tell.", "Let me look.", "bash  ls", "always: commands that begin with `ls`")
+        talk.sees("A shell can tell.", "Let me look.", "bash  ls", "always: commands that start with `ls`")
         talk.types("y")
         talk.sees("notes.md", "There are two things:", " • a folder")
         # The reasoning is dim, the answer is Markdown, and the call is shown once, with its result.
@@ -37,7 +37,7 @@ def test_a_turn_with_tools_and_what_is_asked_before_they_run(host: Simulator, tm
         talk.says("write it")
         talk.sees("write_file  new.txt", "always: write_file in this folder")
         talk.types("n")
-        talk.sees("the user did not allow this call", "Written.")
+        talk.sees("the user denied this call", "Written.")
         assert not (folder / "new.txt").exists()
         # Always means that nobody is asked again.
         talk.says("write it")
@@ -61,13 +61,13 @@ def test_a_turn_with_tools_and_what_is_asked_before_they_run(host: Simulator, tm
         talk.says("much of it")
         talk.sees("seq 1000")
         talk.types("y")
-        talk.sees("more lines (/history shows all)", "That was much.")
+        talk.sees("more lines (/history to show all)", "That was much.")
         assert len(talk.display) > sum(line.strip().isdecimal() for line in talk.lines)
         # Ctrl-C at the question ends the turn.
         talk.says("list again")
         talk.sees("Run this?")
         talk.types(CTRL_C)
-        talk.sees("the user did not allow this call", times=2)
+        talk.sees("the user denied this call", times=2)
         talk.says("/exit")
         assert talk.ends() == 0
 
@@ -104,7 +104,7 @@ def test_an_answer_is_shown_while_it_comes_and_can_be_stopped(host: Simulator, t
     with talk_to(host, in_folder(tmp_path), model="kimi-k2.5+stall") as talk:
         talk.says("a long one")
         # The host has said half, and says nothing more: all that it said is there, and nobody can type yet.
-        talk.sees("This will be long.", "Tides", "Paragraph 2 is about the sea.", "working", "Ctrl-C stops")
+        talk.sees("This will be long.", "Tides", "Paragraph 2 is about the sea.", "working", "Ctrl-C to stop")
         assert "Paragraph 29" not in talk.text
         assert not talk.is_ready()
         talk.types(CTRL_C)
@@ -126,7 +126,7 @@ def test_a_tool_is_stopped_in_the_middle_and_the_conversation_goes_on(host: Simu
         talk.sees("sleep 1000")
         talk.until((folder / "begun").exists, "sign of the command")
         talk.types(CTRL_C)
-        talk.sees("the user stopped this tool before it finished", "The conversation can go on from here.")
+        talk.sees("the user stopped this tool before it finished", "You can continue the conversation from here.")
         talk.says("hello")
         talk.sees("Hello yourself.")
         # Once more, and twice: the second one leaves.
@@ -160,7 +160,7 @@ def test_reasoning_is_folded_and_shown_again(host: Simulator, tmp_path: Path) ->
     with talk_to(host, in_folder(tmp_path)) as talk:
         assert talk.asks("/fold")[0] == "reasoning is hidden (Ctrl-T or /fold shows it)"
         talk.says("think of it")
-        talk.sees("6 words of reasoning (Ctrl-T shows)", "Thought through.")
+        talk.sees("6 words of reasoning (Ctrl-T to show)", "Thought through.")
         assert "Secret thought" not in talk.text
         talk.until(talk.is_ready, "place to type")
         talk.types(CTRL_T)
@@ -235,7 +235,7 @@ def test_lines_are_edited_completed_and_found_again(host: Simulator, tmp_path: P
         talk.types("\x07")
         talk.until(talk.is_ready, "empty line")
         talk.types(CTRL_C)
-        talk.sees("Ctrl-C again, or /exit, leaves")
+        talk.sees("Press Ctrl-C again or type /exit to exit.")
         talk.until(talk.is_ready, "empty line")
         talk.types(CTRL_C)
         assert talk.ends() == 0

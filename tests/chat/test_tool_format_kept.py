@@ -36,7 +36,7 @@ def test_a_tool_format_that_was_set_survives_save_load_and_resume(host: Simulato
         talk.asks("/load native")
         talk.asks("/model kimi-k3")
         talk.asks("/load words")
-        assert "kimi-k3 · kimi · " in talk.display[-1]
+        assert "kimi-k3 · tool format: kimi · " in talk.display[-1]
         talk.says("/exit")
         assert talk.ends() == 0
     with talk_to(host, folder, "--resume", "words") as talk:
@@ -44,7 +44,7 @@ def test_a_tool_format_that_was_set_survives_save_load_and_resume(host: Simulato
         assert "hermes (set)" in talk.display[-1]
     with talk_to(host, folder, "--resume", "native") as talk:
         talk.until(talk.is_ready, "place to type")
-        assert "kimi-k2.5 · kimi · " in talk.display[-1]
+        assert "kimi-k2.5 · tool format: kimi · " in talk.display[-1]
     with talk_to(host, folder, "--resume", "words", "--tool-format", "qwen") as talk:
         talk.until(talk.is_ready, "place to type")
         assert "qwen (set)" in talk.display[-1]

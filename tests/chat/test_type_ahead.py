@@ -111,7 +111,7 @@ def test_what_is_typed_around_a_permission_prompt_never_answers_it(host: Simulat
         talk.until(lambda: seconds() >= begun + 2, "later second")
         assert "Run this?" in talk.text
         talk.types("n")
-        talk.sees("the user did not allow this call", "The gate was open.")
+        talk.sees("the user denied this call", "The gate was open.")
         talk.until(lambda: typed(talk, "say y"), "text in the input")
         assert not (folder / "new.txt").exists()
 

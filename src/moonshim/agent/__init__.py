@@ -1,4 +1,4 @@
-"""An agent on Kimi models: a provider with reliable streaming tool calls, and the agent loop. No terminal code."""
+"""An agent for Kimi models: a provider with reliable streaming tool calls, and the agent loop."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +86,7 @@ _OLD_NAMES = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        # Nothing is imported before it is used: the values alone need no HTTP client.
+        # Imported on first use: the values alone do not need an HTTP client.
         from importlib import import_module
 
         if name in _OLD_NAMES:
@@ -98,7 +98,8 @@ if not TYPE_CHECKING:
         except ModuleNotFoundError as error:
             if error.name != "aiohttp":
                 raise
-            raise ModuleNotFoundError('moonshim.agent needs aiohttp: pip install "moonshim[agent]"') from error
+            install = 'pip install ".[agent]"   (in a checkout of Moonshim)'
+            raise ModuleNotFoundError(f"moonshim.agent needs aiohttp: {install}") from error
         value = globals()[name] = getattr(home, name)
         return value
 

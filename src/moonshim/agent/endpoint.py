@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -70,34 +71,34 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, str) or not self.model.strip():
-            raise InvalidInput("model must be the name of a model", field="model")
+            raise InvalidInput("model must be a non-empty string", field="model")
         _check_address(self.base_url)
         _check_proxy(self.proxy)
         key = self.api_key
         if key is not None and not isinstance(key, str):
             raise InvalidInput(f"api_key must be a string, not {type(key).__name__}", field="api_key")
         if key is not None and (not key.strip() or _UNSENDABLE.search(key.strip())):
-            raise InvalidInput("api_key is empty, or has characters in it that cannot be sent", field="api_key")
+            raise InvalidInput("api_key is empty or contains characters that are invalid in a header", field="api_key")
         for name, value in self.headers.items():
             if not isinstance(value, str) or _UNSENDABLE.search(value) or not _HEADER_NAME.fullmatch(name):
-                raise InvalidInput(f"the header {name!r} cannot be sent as it is", field="headers")
+                raise InvalidInput(f"header {name!r} has an invalid name or value", field="headers")
         if not isinstance(self.timeouts, Timeouts):
-            raise InvalidInput(f"timeouts must be Timeouts, not {type(self.timeouts).__name__}", field="timeouts")
+            raise InvalidInput(f"timeouts must be a Timeouts, not {type(self.timeouts).__name__}", field="timeouts")
         self.profile  # noqa: B018 - evaluated now, so that a wrong host or field is reported at once
 
     def __repr__(self) -> str:
-        return f"Destination({self.display_url!r}, model={self.model!r})"
+        return f"Endpoint({self.display_url!r}, model={self.model!r})"
 
     # -- protocol ------------------------------------------------------------------------
 
     @cached_property
     def _row(self) -> HostProfile:
-        """The row of the host table, whatever the format."""
+        """The host profile before the tool format is applied."""
         return self._profile({})
 
     @cached_property
     def profile(self) -> HostProfile:
-        """The host profile, including what follows from the format."""
+        """The host profile, including the overrides that the tool format implies."""
         return self._profile(self._format_overrides) if self._format_overrides else self._row
 
     @property
@@ -168,13 +169,13 @@ class Endpoint(Struct, frozen=True, kw_only=True, dict=True):
         """The address without password and query string."""
         return without_secrets(self.base_url)
 
-    def call(self, body: dict[str, Any]) -> UpstreamRequest:
-        """The request with this body."""
+    def call(self, body: dict[str, Any], headers: Mapping[str, str]) -> UpstreamRequest:
+        """The request with this body, and the headers that the host needs for it."""
         accept = "text/event-stream" if body.get("stream") is True else "application/json"
         dialect, key = self.profile.dialect, self.api_key.strip() if self.api_key is not None else None
         return UpstreamRequest(
             url=endpoint_of(Host(name=self.name, api_base_url=self.base_url, dialect=dialect)),
-            headers=headers_for(dialect, key, {}, self.headers, accept=accept),
+            headers=headers_for(dialect, key, headers, self.headers, accept=accept),
             body=encode(body),
             timeouts=self.timeouts,
             proxy=self.proxy,
@@ -204,7 +205,7 @@ def _check_address(address: Any) -> None:
         right = False
     if not right:
         raise InvalidInput(
-            f"base_url must be an address such as https://api.moonshot.ai/v1, not {shown!r}", field="base_url"
+            f"base_url must be a URL such as https://api.moonshot.ai/v1, not {shown!r}", field="base_url"
         )
 
 
@@ -214,4 +215,4 @@ def _check_proxy(proxy: Any) -> None:
     except ValueError:
         right = False
     if not right:
-        raise InvalidInput("proxy must be an address such as http://proxy:3128", field="proxy")
+        raise InvalidInput("proxy must be a URL such as http://proxy:3128", field="proxy")

@@ -1,4 +1,4 @@
-"""A conversation in canonical form: in memory, and in a file that grows line by line and survives the process."""
+"""A conversation in canonical form, in memory or in an append-only file."""
 
 from __future__ import annotations
 
@@ -35,71 +35,82 @@ _NO_WAITING: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 class HistoryInUse(HistoryError):
-    """Another process has this conversation open: both would write into it."""
+    """Another process has this conversation file open for writing."""
 
     code = "history_in_use"
 
 
 class HistoryNotSaved(HistoryError):
-    """The file could not be written. The history in memory is complete, and the next line retries all of them."""
+    """The conversation file could not be written.
+
+    The history in memory is complete. The next change writes everything that is missing in the file.
+    """
 
     code = "history_not_kept"
 
 
 class History:
-    """A conversation in memory. It does not contain system prompts: the caller supplies those."""
+    """A conversation in memory. It does not contain the system prompt, which belongs to the agent."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
+        """Create a conversation with these messages."""
         self._messages = list(messages)
         self._switched = Switched()
 
     @property
     def messages(self) -> tuple[Message, ...]:
+        """All messages, the oldest first."""
         return tuple(self._messages)
 
     @property
     def model(self) -> str:
-        """The model since the last switch; empty before the first."""
+        """The current model, as set by `switched`; empty if it was never called."""
         return self._switched.model
 
     @property
     def provider(self) -> str:
+        """The name of the current model's provider; empty if it was never set."""
         return self._switched.provider
 
     @property
     def tool_format(self) -> str:
-        """The tool format that was set for this model; empty: detected from its name."""
+        """The tool format that was set for the current model; empty if it is detected from the model name."""
         return self._switched.tool_format
 
     def add(self, message: Message) -> None:
+        """Append a message."""
         self._note(HistoryLine(message=message), lambda: self._messages.append(message))
 
     def undo(self) -> int:
-        """Remove the last turn, the user's message and everything after it; return the number of messages."""
+        """Remove the user's last message and everything after it, and return the number of messages removed."""
         count = len(self._messages) - self._last_turn()
         if count:
             self._take_back(count)
         return count
 
     def undo_answer(self) -> int:
-        """Remove everything after the user's last message."""
+        """Remove everything after the user's last message and return the number of messages removed."""
         count = max(len(self._messages) - self._last_turn() - 1, 0)
         if count:
             self._take_back(count)
         return count
 
     def clear(self) -> None:
+        """Remove all messages."""
         self._note(HistoryLine(clear=True), self._messages.clear)
 
     def switched(self, model: str, provider: str = "", tool_format: str = "") -> None:
-        """Use this model from here on, with this tool format if one was set. Nothing else changes."""
+        """Record that this model answers from here on, with this tool format if one was set."""
         switched = Switched(model, provider, tool_format)
         if switched != self._switched:
             self._note(HistoryLine(switched=switched), lambda: self._set_switched(switched))
 
     @property
     def unanswered(self) -> tuple[ToolCall, ...]:
-        """Calls at the end without results: hosts refuse a history that continues without them."""
+        """The calls of the last response that have no result yet.
+
+        Hosts reject a history that continues without these results.
+        """
         answered: set[str] = set()
         for message in reversed(self._messages):
             if message.role != "tool":
@@ -128,19 +139,21 @@ class History:
 
 
 class HistoryFile(History):
-    """A conversation whose messages are on disk as soon as `add` returns, even if the process or the machine dies.
+    """A conversation in a file. A message is on disk when `add` returns, even if the process or the machine crashes.
 
-    Make one with `create` or `open`. The file only grows: undo and clear are lines, too. Only its owner can read it. If
-    a process dies in the middle of a line, `open` skips that line (and `troubles` says so). When the disk is full,
-    `HistoryNotSaved` is raised, once; the messages are in memory, and are written as soon as there is room.
+    Use `create` or `open` to get one. The file is append-only: undo and clear are recorded as lines. Only its owner can
+    read it. If a process dies in the middle of a line, `open` skips that line and reports it in `troubles`. When the
+    disk is full, `HistoryNotSaved` is raised once; the messages stay in memory and are written as soon as possible.
     """
 
     def __init__(self, path: Path, descriptor: int, found: Conversation, clock: Callable[[], float]) -> None:
         super().__init__(found.messages)
         self.path = path
+        """The path of the file."""
         self.about: dict[str, Any] = found.about
-        """The first line of the file."""
+        """The fields of the first line of the file."""
         self.troubles: tuple[str, ...] = found.troubles
+        """Messages about lines that could not be read and were skipped."""
         self._switched = found.switched
         self._clock = clock
         self._descriptor = descriptor
@@ -155,27 +168,45 @@ class HistoryFile(History):
     def create(
         cls, path: str | Path, about: Mapping[str, Any] | None = None, *, clock: Callable[[], float] = time.time
     ) -> HistoryFile:
-        """A new conversation; `about` is for the first line. An empty conversation leaves no file behind."""
+        """Create a new conversation file. A conversation that is closed while empty leaves no file.
+
+        Args:
+            path: The path of the new file. Missing folders are created.
+            about: Extra fields for the first line of the file.
+            clock: Returns the current time in seconds; for tests.
+
+        Raises:
+            HistoryError: The file already exists or cannot be created.
+        """
         path = Path(path)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         except (OSError, ValueError) as error:
             if isinstance(error, FileExistsError) and path.parent.is_dir():
-                raise HistoryError(f"{path} exists already: open it, or choose another name") from None
-            raise HistoryError(f"{path} cannot be made: {_reason(error)}") from error
+                raise HistoryError(f"{path} already exists; open it, or choose another name") from None
+            raise HistoryError(f"cannot create {path}: {_reason(error)}") from error
         made = cls._begin_file(path, descriptor, about or {}, clock)
         made._is_new = True
         return made
 
     @classmethod
     def open(cls, path: str | Path, *, clock: Callable[[], float] = time.time) -> HistoryFile:
-        """Continue a conversation."""
+        """Open an existing conversation file, to continue it.
+
+        Args:
+            path: The path of the file.
+            clock: Returns the current time in seconds; for tests.
+
+        Raises:
+            HistoryError: The file cannot be read or written, or is not a Moonshim conversation.
+            HistoryInUse: Another process has the file open.
+        """
         path = Path(path)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | _NO_WAITING)
         except (OSError, ValueError) as error:
-            raise HistoryError(f"{path} cannot be opened: {_reason(error)}") from error
+            raise HistoryError(f"cannot open {path}: {_reason(error)}") from error
         try:
             _check_ordinary(descriptor, path)
             _lock(descriptor, path)
@@ -187,7 +218,7 @@ class HistoryFile(History):
         except BaseException as error:
             os.close(descriptor)
             if isinstance(error, OSError):
-                raise HistoryError(f"{path} cannot be written: {_reason(error)}") from error
+                raise HistoryError(f"cannot write {path}: {_reason(error)}") from error
             raise
         return cls._begin_file(path, descriptor, {}, clock) if found is None else cls(path, descriptor, found, clock)
 
@@ -206,21 +237,26 @@ class HistoryFile(History):
             with contextlib.suppress(OSError):
                 path.unlink()
             if isinstance(error, OSError):
-                raise HistoryError(f"{path} cannot be written: {_reason(error)}") from error
+                raise HistoryError(f"cannot write {path}: {_reason(error)}") from error
             raise
         return cls(path, descriptor, Conversation(about=opening, size=len(line)), clock)
 
     @property
     def id(self) -> str:
+        """The id of the conversation, or the file name without its suffix if there is none."""
         return str(self.about.get("id") or self.path.stem)
 
     @property
     def is_kept(self) -> bool:
-        """Whether the file is complete."""
+        """Whether all messages are in the file."""
         return not any(line.strip() for line in self._pending)
 
     def copy_to(self, path: str | Path) -> HistoryFile:
-        """Copy the conversation to a new file, line for line, with its extra fields."""
+        """Copy the conversation to a new file, line by line, with its extra fields, and return the copy.
+
+        Raises:
+            HistoryError: This file is closed, or the new one already exists or cannot be written.
+        """
         if not self._close.alive:
             raise HistoryError(f"{self.path} is closed")
         copy = HistoryFile.create(path, {key: value for key, value in self.about.items() if key not in _OWN})
@@ -229,13 +265,13 @@ class HistoryFile(History):
             _write(copy._descriptor, data)
         except OSError as error:
             copy.close()
-            raise HistoryError(f"{path} cannot be written: {_reason(error)}") from error
+            raise HistoryError(f"cannot write {path}: {_reason(error)}") from error
         copy._is_new = False
         copy._messages, copy._switched, copy._size = list(self._messages), self._switched, copy._size + len(data)
         return copy
 
     def close(self) -> None:
-        """Release the file for other processes."""
+        """Close the file, so that other processes can open it."""
         if self._close.alive:
             if self._is_new and not self._messages:
                 with contextlib.suppress(OSError):
@@ -268,8 +304,8 @@ class HistoryFile(History):
             if not self._reported:
                 self._reported = True
                 raise HistoryNotSaved(
-                    f"{self.path} cannot be written ({_reason(error)}): the conversation goes on in memory, "
-                    "and is written as soon as that works again"
+                    f"cannot write {self.path}: {_reason(error)}; the conversation continues in memory, "
+                    "and is saved as soon as the file can be written again"
                 ) from error
             return
         self._size += len(data)
@@ -290,13 +326,17 @@ _OWN: Final = ("moonshim", "version", "id", "created")
 
 
 def read_history(path: str | Path) -> Conversation:
-    """Read a conversation's file without opening it for writing: another process may have it open."""
+    """Read a conversation file without locking it, even if another process has it open.
+
+    Raises:
+        HistoryError: The file cannot be read, or is not a Moonshim conversation.
+    """
     path = Path(path)
     return read_lines(_read(path), str(path)) or Conversation()
 
 
 def read_opening(path: str | Path) -> dict[str, Any]:
-    """The first line of a conversation's file, however long the rest is."""
+    """Read only the first line of a conversation file."""
     path = Path(path)
     opening = read_lines(_read(path, _LONGEST_OPENING).partition(b"\n")[0] + b"\n", str(path))
     return {} if opening is None else opening.about
@@ -306,12 +346,12 @@ def _read(path: Path, most: int | None = None) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | _NO_WAITING)
     except (OSError, ValueError) as error:
-        raise HistoryError(f"{path} cannot be opened: {_reason(error)}") from error
+        raise HistoryError(f"cannot open {path}: {_reason(error)}") from error
     try:
         _check_ordinary(descriptor, path)
         return _all_of(descriptor, path) if most is None else os.pread(descriptor, most, 0)
     except OSError as error:
-        raise HistoryError(f"{path} cannot be read: {_reason(error)}") from error
+        raise HistoryError(f"cannot read {path}: {_reason(error)}") from error
     finally:
         os.close(descriptor)
 
@@ -319,7 +359,7 @@ def _read(path: Path, most: int | None = None) -> bytes:
 def _check_ordinary(descriptor: int, path: Path) -> None:
     """Refuse pipes and devices, which may have no end."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise HistoryError(f"{path} is no ordinary file")
+        raise HistoryError(f"{path} is not a regular file")
 
 
 def _reason(error: OSError | ValueError) -> str:
@@ -334,7 +374,7 @@ def _all_of(descriptor: int, path: Path) -> bytes:
             pieces.append(piece)
             at += len(piece)
     except OSError as error:
-        raise HistoryError(f"{path} cannot be read: {_reason(error)}") from error
+        raise HistoryError(f"cannot read {path}: {_reason(error)}") from error
     return b"".join(pieces)
 
 
@@ -368,6 +408,6 @@ def _lock(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise HistoryInUse(f"{path} is open in another process: close it there first") from None
+        raise HistoryInUse(f"{path} is open in another process; close it there first") from None
     except OSError:
         return  # a file system without locks

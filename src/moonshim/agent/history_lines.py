@@ -1,10 +1,10 @@
-"""The lines of a conversation's file <-> their content: first the version, then one line per event.
+"""The lines of a conversation file <-> their content: first the version, then one line per event.
 
     {"moonshim": "conversation", "version": 2, "id": "…", "created": 1763200000.0}
     {"switched": {"model": "kimi-k2.5", "provider": "moonshot"}, "at": 1763200000.0}
     {"message": {"role": "user", "parts": [{"type": "text", "text": "Hi"}]}, "at": 1763200000.1}
-    {"undo": 1}          the last message is removed
-    {"clear": true}      all of them are
+    {"undo": 1}          removes the last message
+    {"clear": true}      removes all messages
 
 Unknown fields stay in the file, since lines are never rewritten.
 """
@@ -40,22 +40,22 @@ _OPENING: Final = b'{"moonshim":'
 
 
 class HistoryError(MoonshimError):
-    """A conversation's file cannot be used; the message says why, and what to do."""
+    """A conversation file cannot be opened, read or written. The message says why and what to do."""
 
     code = "history_unusable"
 
 
 class Switched(Struct, frozen=True, omit_defaults=True):
-    """Another model answers from here on."""
+    """Records that another model answers from here on."""
 
     model: str = ""
     provider: str = ""
     tool_format: str = ""
-    """The tool format that was set for it; empty: detected from the model's name."""
+    """The tool format that was set; empty if it is detected from the model name."""
 
 
 class HistoryLine(Struct, frozen=True, omit_defaults=True):
-    """One event: exactly one of the first four."""
+    """One event. Exactly one of the first four fields is set."""
 
     message: Message | None = None
     undo: int | None = None
@@ -65,17 +65,18 @@ class HistoryLine(Struct, frozen=True, omit_defaults=True):
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """The content of a file, read from its first line to its last."""
+    """The content of a conversation file."""
 
     about: dict[str, Any] = {}
-    """The first line, with unknown fields."""
+    """The fields of the first line, including unknown ones."""
     messages: tuple[Message, ...] = ()
+    """All messages, the oldest first."""
     switched: Switched = Switched()
-    """The model at the end."""
+    """The current model."""
     troubles: tuple[str, ...] = ()
-    """Messages about what could not be read."""
+    """Messages about lines that could not be read and were skipped."""
     size: int = 0
-    """Number of bytes in complete lines; what follows was being written when the process ended."""
+    """The number of bytes in complete lines. The rest was being written when the process ended."""
     ended: bool = True
     """Whether the last of these lines has its line ending."""
 
@@ -100,7 +101,7 @@ def _encode(value: Any) -> bytes:
         # Lone surrogates have no encoding and stay escaped; integers of any size are valid JSON, too.
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"this cannot be kept in a file: {error}", field="message") from error
+        raise InvalidInput(f"the message cannot be saved as JSON: {error}", field="message") from error
 
 
 def read_lines(data: bytes, source: str) -> Conversation | None:
@@ -117,13 +118,13 @@ def read_lines(data: bytes, source: str) -> Conversation | None:
     reader, troubles = _Reader(), list[str]()
     for number, line in enumerate(lines[1:], start=2):
         if line.strip() and not reader.take(line):
-            troubles.append(f"line {number} of {source} cannot be read, and is left out")
+            troubles.append(f"line {number} of {source} cannot be read and was skipped")
     whole, torn = len(data), False
     if tail and lines:
         torn = not reader.take(tail)
         if torn:
             whole -= len(tail)
-            troubles.append(f"the last line of {source} was never finished, and is left out")
+            troubles.append(f"the last line of {source} is incomplete and was skipped")
     return Conversation(
         about=about,
         messages=tuple(reader.messages),
@@ -137,10 +138,10 @@ def read_lines(data: bytes, source: str) -> Conversation | None:
 def _check(about: dict[str, Any] | None, source: str) -> None:
     version = None if about is None else about.get("version")
     if about is None or about.get("moonshim") != _KIND or type(version) is not int or version < 1:
-        raise HistoryError(f"{source} is not a conversation of Moonshim")
+        raise HistoryError(f"{source} is not a Moonshim conversation")
     if version > VERSION:
         raise HistoryError(
-            f"{source} was written by a later Moonshim (format {version}; this one reads up to {VERSION}): "
+            f"{source} was written by a newer Moonshim (format {version}, this version reads up to {VERSION}); "
             "update Moonshim to open it"
         )
 

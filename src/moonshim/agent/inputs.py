@@ -80,7 +80,7 @@ def read_messages(given: Iterable[AnyMessage]) -> tuple[Message, ...]:
             check_messages([dict(one)])
         except InvalidInput as error:
             field = (error.field or "").removeprefix("messages[0]")
-            raise InvalidInput(str(error), field=_location(place) + field) from None
+            raise error.relocated(_location(place) + field) from None
         messages += parse_messages([dict(one)], after=messages)
     return tuple(messages)
 
@@ -98,10 +98,10 @@ def read_tools(given: Iterable[AnyTool]) -> tuple[Tool, ...]:
             tool = Tool(one.name, one.description, one.parameters)
         else:
             raise InvalidInput(
-                f"a tool must be a Tool, made by @tool, or a dict, not {type(one).__name__}", field=where
+                f"a tool must be a Tool, a function with @tool, or a dict, not {type(one).__name__}", field=where
             )
         if any(tool.name == other.name for other in tools):
-            raise InvalidInput(f"two tools are called {tool.name!r}", field=where)
+            raise InvalidInput(f"duplicate tool name {tool.name!r}", field=where)
         tools.append(tool)
     return tuple(tools)
 
@@ -139,8 +139,8 @@ def read_thinking(given: Thinking | str | bool | None) -> Thinking:
         case str() if given in (*EFFORTS, "none"):
             return Thinking(enabled=True, effort=given)
     raise InvalidInput(
-        f"thinking must be on, off, an effort ({', '.join(EFFORTS)}) or a Thinking, not {given!r}; "
-        "Thinking(effort=…) takes any word",
+        f"thinking must be on, off, an effort ({', '.join(EFFORTS)}) or a Thinking object, not {given!r}; "
+        "for other efforts, pass Thinking(effort=…)",
         field="thinking",
     )
 

@@ -22,37 +22,37 @@ from moonshim.agent.execution.repetition import Repeating
 from moonshim.agent.execution.runner import Allow, failed_result, run_loop
 from moonshim.agent.history import History, HistoryNotSaved
 from moonshim.agent.tools import AgentTool, tools_by_name
-from moonshim.engine.values.conversation import Message, Text, ToolCall, Usage
+from moonshim.engine.values.conversation import Message, Text, ToolCall, Usage, add_usage
 from moonshim.engine.values.events import Event
 from moonshim.errors import InvalidInput, MoonshimError
 
 __all__ = ["Agent", "AgentBusy", "AgentStopped", "Answers"]
 
-_LOST: Final = "Error: there is no result. The program ended while this tool was running, or before it was run."
+_LOST: Final = "Error: no result. The program ended while this tool was running, or before it started."
 _SAYING_NOTHING: Final = 2
 """How often in a row a model may answer with nothing, or with reasoning alone, before it is a failure. K2 does."""
 _CLOSING_SECONDS: Final = 10.0
-_SUMMED: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 
 
 class AgentBusy(MoonshimError):
-    """The agent is already running: a conversation has one run at a time."""
+    """The agent is already running. A conversation has one run at a time; `stop` ends it."""
 
     code = "agent_busy"
 
 
 class AgentStopped(MoonshimError):
-    """There is no answer; `ended` says why. The history can be continued."""
+    """A run ended without an answer. The history stays valid, and the next run continues from it."""
 
     code = "agent_stopped"
 
     def __init__(self, ended: RunEnded) -> None:
         super().__init__(ended.detail or ended.reason)
         self.ended = ended
+        """The last event of the run, with the reason and the token usage."""
 
 
 class Answers(Protocol):
-    """What an agent needs of a provider: `moonshim.agent.Provider` has it."""
+    """The interface that an agent needs from a provider. `moonshim.agent.Provider` implements it."""
 
     @property
     def name(self) -> str: ...
@@ -64,10 +64,17 @@ class Answers(Protocol):
 
 
 class Agent:
-    """A conversation between a person, a model and tools.
+    """Runs a conversation between a user, a model and tools.
 
+    Each run calls the model, executes its tool calls, sends the results back, and repeats until the model answers.
     However a run ends (an answer, a failure, a `stop`, a cancelled task, a consumer that goes away), the history has no
     call without a result and no partial message, and the next run continues from there.
+
+    Example:
+        ```python
+        agent = Agent(Provider("https://api.moonshot.ai/v1", model="kimi-k3", api_key=key), toolbox("."))
+        print(agent.run("What does this project do?"))
+        ```
     """
 
     def __init__(
@@ -84,22 +91,35 @@ class Agent:
         allow: Allow | None = None,
         result_limit: int = 100_000,
     ) -> None:
-        """`rounds`: maximum number of model calls in one run (-1: no limit); `parallel`: how many tools run at once.
+        """Create an agent with an empty or an existing conversation.
 
-        `repeats`: how often the same call with the same arguments may give the same result in a row (0: no limit);
-        `allow` is called before a tool with `asks` is run, one call after the other; without it, all are run.
-        `result_limit`: how many characters of a result the model gets.
+        Args:
+            provider: The model to use.
+            tools: Tools that the model may call: functions decorated with `@tool`, or plain functions.
+            system: The system prompt. It is sent with every request and is not part of the history.
+            rounds: The maximum number of model calls in one run; -1 means no limit.
+            parallel: The maximum number of tools that run at the same time.
+            tool_timeout: The time limit for a tool without its own `timeout`, in seconds; 0 or less means no limit.
+            repeats: How often in a row the same call may return the same result. The next identical call is not run
+                and the model gets an error; one more ends the run. 0 means no limit.
+            history: The conversation to continue, such as a `HistoryFile`. By default, a new one in memory.
+            allow: An async function that is called with the tool and the call before a tool with `asks=True` runs,
+                for one call at a time. It returns an `Allowed`. Without it, all calls run.
+            result_limit: The maximum number of characters of a tool result. Longer results are cut in the middle.
+
+        Raises:
+            InvalidInput: An argument has the wrong type or value, or two tools have the same name.
         """
-        _check_bound("rounds", rounds, -1 if rounds else 1)
+        _check_bound("rounds", rounds, -1 if rounds else 1, "a positive integer, or -1 for no limit")
         _check_bound("parallel", parallel, 1)
         _check_bound("repeats", repeats, 0)
         _check_bound("result_limit", result_limit, 0)
         if isinstance(tool_timeout, bool) or not isinstance(tool_timeout, (int, float)) or isnan(tool_timeout):
             raise InvalidInput(f"tool_timeout must be a number of seconds, not {tool_timeout!r}", field="tool_timeout")
         if not hasattr(provider, "stream_chat_with_tools"):
-            raise InvalidInput(f"the first argument must be a Provider, not {provider!r:.80}", field="provider")
+            raise InvalidInput(f"provider must be a Provider, not {provider!r:.80}", field="provider")
         if isinstance(tools, (AgentTool, str, dict)) or not isinstance(tools, Iterable):
-            raise InvalidInput("tools must be a list: Agent(provider, tools=[read_file])", field="tools")
+            raise InvalidInput("tools must be a list, as in Agent(provider, tools=[read_file])", field="tools")
         self.provider: Answers = provider
         self.tools: dict[str, AgentTool] = tools_by_name(tools)
         self.system = system
@@ -114,20 +134,43 @@ class Agent:
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def run_stream(self, prompt: str | Message) -> AsyncGenerator[Step, None]:
-        """Everything that happens until the model has answered; `RunEnded` comes last."""
+        """Run until the model answers, and yield every event on the way. The last one is a `RunEnded`.
+
+        Args:
+            prompt: The text of the user's message, or a `Message` with role `user`.
+
+        Raises:
+            InvalidInput: The prompt is empty or is not a user message.
+            AgentBusy: The agent is already running. Raised when the first event is awaited.
+        """
         message = Message("user", (Text(prompt),)) if isinstance(prompt, str) else prompt
         if not isinstance(message, Message) or message.role != "user" or _is_blank(message):
-            raise InvalidInput("a prompt is a text that says something, or a message of a human", field="prompt")
+            raise InvalidInput("prompt must be a non-empty string, or a Message with role user", field="prompt")
         return self._begin(message)
 
     def retry_stream(self) -> AsyncGenerator[Step, None]:
-        """Try again: a turn that failed continues where it stopped, one that was answered starts over."""
+        """Retry the last turn, and yield the events. A failed turn continues where it stopped; an answered one starts
+        over, without its old answer.
+
+        Raises:
+            InvalidInput: The conversation is empty.
+            AgentBusy: The agent is already running. Raised when the first event is awaited.
+        """
         if not self.history.messages:
-            raise InvalidInput("there is nothing to try again: the conversation is empty")
+            raise InvalidInput("nothing to retry: the conversation is empty")
         return self._begin(None)
 
     async def ask(self, prompt: str | Message) -> Message:
-        """The model's answer, or `AgentStopped`."""
+        """Run until the model answers, and return its message.
+
+        Args:
+            prompt: The text of the user's message, or a `Message` with role `user`.
+
+        Raises:
+            AgentStopped: The run ended without an answer; `ended` has the reason.
+            InvalidInput: The prompt is empty or is not a user message.
+            AgentBusy: The agent is already running.
+        """
         ended: RunEnded | None = None
         async with aclosing(self.run_stream(prompt)) as steps:
             async for step in steps:
@@ -139,12 +182,20 @@ class Agent:
         return ended.message
 
     def run(self, prompt: str | Message) -> str:
-        """The text of the model's answer, for code without an event loop."""
+        """Run until the model answers, and return the text of its answer. For code without an event loop.
+
+        Args:
+            prompt: The text of the user's message, or a `Message` with role `user`.
+
+        Raises:
+            AgentStopped: The run ended without an answer; `ended` has the reason.
+            InvalidInput: The prompt is invalid, or an event loop is already running in this thread.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             return run_loop(self._run_alone(prompt))
-        raise InvalidInput("an event loop runs here already: use `await agent.ask(...)`, or `run_stream`")
+        raise InvalidInput("an event loop is already running; use `await agent.ask(...)` or `run_stream`")
 
     async def _run_alone(self, prompt: str | Message) -> str:
         try:
@@ -156,19 +207,26 @@ class Agent:
                 await close()
 
     def stop(self) -> None:
-        """End the current run, if there is one: its last event is a `RunEnded` with reason `cancelled`."""
+        """Stop the current run, if there is one. Its last event is a `RunEnded` with reason `cancelled`."""
         if self._turn is not None:
             self._turn.stopping.stop()
 
     def switch(self, provider: Answers) -> None:
-        """Use another model from the next round on. It gets the whole history, adapted to it."""
+        """Use another model from the next round on. It gets the whole history, adapted to its host."""
         self.provider = provider
         self._pending_steps = self._note_switch(provider)
 
     def undo(self) -> int:
-        """Remove the last turn; return the number of messages."""
+        """Remove the last turn (the user's last message and everything after it) from the history.
+
+        Returns:
+            The number of messages removed.
+
+        Raises:
+            AgentBusy: The agent is running.
+        """
         if self._turn is not None:
-            raise AgentBusy("the agent is running: stop it first")
+            raise AgentBusy("the agent is running; stop it first")
         return self.history.undo()
 
     # -- a run -------------------------------------------------------------------------------------------------------
@@ -189,7 +247,7 @@ class Agent:
                     async for step in steps:
                         yield step
             except Stopped:
-                turn.ended = RunEnded("cancelled", detail="Stopped. The conversation can go on from here.")
+                turn.ended = RunEnded("cancelled", detail="Stopped. You can continue the conversation from here.")
             last: list[Step] = self._settle(turn)
             ended = turn.ended or RunEnded("failed")
             last.append(replace(ended, usage=turn.usage, message=ended.message or turn.message))
@@ -211,9 +269,9 @@ class Agent:
             try:
                 await asyncio.wait_for(former.over.wait(), _CLOSING_SECONDS)
             except TimeoutError:
-                raise AgentBusy("the run before this one does not end") from None
+                raise AgentBusy(f"the previous run did not end within {_CLOSING_SECONDS:g} seconds") from None
         if self._turn is not None:
-            raise AgentBusy("the agent is running already: one conversation goes one way at a time")
+            raise AgentBusy("the agent is already running; a conversation has one run at a time")
         self._turn = turn
 
     async def _end_turn(self, turn: _Turn) -> None:
@@ -244,7 +302,7 @@ class Agent:
                     yield event
             answer, turn.answer = turn.answer, None
             assert answer is not None
-            turn.usage = _sum(turn.usage, answer.usage)
+            turn.usage = add_usage(turn.usage, answer.usage)
             if answer.failure is not None:
                 turn.ended = RunEnded("failed", detail=answer.failure)
                 return
@@ -271,7 +329,7 @@ class Agent:
             if turn.ended is not None:
                 return
             repeating.end_round(pending.results)
-        detail = f"The model was asked {number} times and has not answered yet. Ask it to go on if it should."
+        detail = f"The round limit ({number}) was reached without an answer. Ask the model to continue if you want."
         turn.ended = RunEnded("rounds", detail=detail)
 
     async def _answer(self, turn: _Turn, provider: Answers) -> AsyncGenerator[Step, None]:
@@ -279,7 +337,7 @@ class Agent:
         try:
             stream = provider.stream_chat_with_tools(self._messages(), list(self.tools.values()))
         except MoonshimError as error:
-            answer.failure = f"The request could not be made: {error}"
+            answer.failure = f"The request could not be prepared: {error}"
             return
         try:
             while answer.reason == "" and answer.failure is None:
@@ -287,7 +345,7 @@ class Agent:
                 answer.feed(event)
                 yield event
         except StopAsyncIteration:
-            answer.failure = "The answer ended without an ending."
+            answer.failure = "The response stopped without a final event."
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:
@@ -301,10 +359,10 @@ class Agent:
         """Run what can be run; every result is in the history before it is reported."""
         turn.calls = calls
         if calls.repeated_tool:
-            detail = f"The model called {calls.repeated_tool} again and again, with the same result."
+            detail = f"The model kept repeating the same {calls.repeated_tool} call with the same result."
             turn.ended = RunEnded("repeating", detail=detail)
         if self.allow is not None and await calls.ask_permission(self.allow, turn.stopping):
-            turn.ended = RunEnded("refused", detail="A call was not allowed. Say how to go on.")
+            turn.ended = RunEnded("refused", detail="A tool call was denied. Tell the model how to continue.")
         async with aclosing(calls.run(turn.stopping)) as steps:
             async for step in steps:
                 saved = self._keep(Message("tool", (step.result,))) if isinstance(step, ToolEnded) else ()
@@ -343,14 +401,14 @@ class Agent:
         return steps
 
 
-_SAID_NOTHING: Final = "The model thought, and said nothing. Ask again to go on."
+_SAID_NOTHING: Final = "The model returned neither text nor tool calls. Ask again to continue."
 _NOTHING: Final = {
-    "length": "The model used all the tokens that it may have for thinking, and said nothing. Allow it more.",
-    "content_filter": "The host's filter took the answer away.",
+    "length": "The model used its whole token limit for reasoning and returned no answer. Raise max_tokens.",
+    "content_filter": "The host's content filter removed the answer.",
 }
 _CUT: Final = {
-    "length": "The answer was cut off: it had reached the most tokens that it may have.",
-    "content_filter": "The host's filter ended the answer.",
+    "length": "The answer was cut off at the token limit.",
+    "content_filter": "The host's content filter cut off the answer.",
 }
 
 
@@ -371,20 +429,11 @@ class _Turn:
         self.ended: RunEnded | None = None
 
 
-def _check_bound(name: str, number: int, least: int) -> None:
+def _check_bound(name: str, number: int, least: int, expected: str = "") -> None:
     if isinstance(number, bool) or not isinstance(number, int) or number < least:
-        raise InvalidInput(f"{name} cannot be {number!r}", field=name)
+        expected = expected or f"an integer of at least {least}"
+        raise InvalidInput(f"{name} must be {expected}, not {number!r}", field=name)
 
 
 def _is_blank(message: Message) -> bool:
     return all(isinstance(part, Text) and not part.text.strip() for part in message.parts)
-
-
-def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
-    if one is None or other is None:
-        return one or other
-    sums: dict[str, Any] = {}
-    for name in _SUMMED:
-        counts = [count for usage in (one, other) if (count := getattr(usage, name)) is not None]
-        sums[name] = sum(counts) if counts else None
-    return Usage(**sums)

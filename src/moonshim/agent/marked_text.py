@@ -1,19 +1,19 @@
 """The events of a response <-> pieces of marked text, for code that passes strings around.
 
-Each piece is one string, and starts with its type:
+Each piece is one string that starts with a marker for its type:
 
-| piece | what it is |
+| Piece | Meaning |
 |---|---|
-| `[REASONING]…` | more of the reasoning |
-| `[SIGNATURE]{…}` | what the host wants back with the preceding reasoning: `signature`, `details`, `field` |
-| `[TOOL_CALLS][…]` | complete calls, as in the OpenAI API |
-| `[USAGE]{…}` | end of the response: usage as far as it is known, and `finish_reason` |
-| `[FAILED]{…}` | the response broke off: `code`, `message`, `retryable`; incomplete calls are not included |
+| `[REASONING]…` | reasoning text |
+| `[SIGNATURE]{…}` | the data that the host expects back with the preceding reasoning: `signature`, `details`, `field` |
+| `[TOOL_CALLS][…]` | complete calls, in the format of the OpenAI API |
+| `[USAGE]{…}` | the end of the response: token usage, if known, and `finish_reason` |
+| `[FAILED]{…}` | the response failed: `code`, `message`, `retryable`; incomplete calls are not included |
 | `[TEXT]…` | text that itself starts with one of these markers |
-| anything else | more of the text, verbatim |
+| anything else | text, verbatim |
 
-So the model's own `[TOOL_CALLS]` is never taken for a call: its piece starts with `[TEXT]`, and what follows
-is text to the end. Pieces must stay separate: in one joined string, the end of the reasoning is lost.
+If the model itself writes `[TOOL_CALLS]`, the piece starts with `[TEXT]` and is text to its end, so it is never
+mistaken for a call. Keep the pieces separate: if you join them into one string, the end of the reasoning is lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Any, Final, overload
 
-from moonshim.engine.values.conversation import Usage, token_count
+from moonshim.engine.values.conversation import TOKEN_COUNTS, Usage, token_count
 from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, BlockSigned, Event, Failed, Finished
 from moonshim.errors import InvalidInput
 
@@ -35,7 +35,6 @@ USAGE: Final = "[USAGE]"
 FAILED: Final = "[FAILED]"
 TEXT: Final = "[TEXT]"
 MARKS: Final = (REASONING, SIGNATURE, CALLS, USAGE, FAILED, TEXT)
-_TOKENS: Final = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 
 
 class _Call:
@@ -59,7 +58,7 @@ class MarkedTextWriter:
         self._calls: dict[int, _Call] = {}
 
     def feed(self, event: object) -> list[str]:
-        """The pieces for this event."""
+        """Return the pieces for this event."""
         match event:
             case BlockOpened(kind="call"):
                 self._calls[event.index] = _Call(event)
@@ -79,7 +78,7 @@ class MarkedTextWriter:
                     self._calls[index].whole = complete
                 return self._write_reasoning(index)
             case Finished():
-                counted = {name: getattr(event.usage, name) for name in _TOKENS} if event.usage is not None else {}
+                counted = {name: getattr(event.usage, name) for name in TOKEN_COUNTS} if event.usage is not None else {}
                 fields = {name: value for name, value in counted.items() if value is not None}
                 return [*self._end(), USAGE + _json(fields | {"finish_reason": event.reason})]
             case Failed():
@@ -128,7 +127,7 @@ class MarkedTextReader:
         self._open: tuple[int, str] | None = None
 
     def feed(self, piece: str) -> list[Event]:
-        """The events of this piece; `InvalidInput` if its content does not match its marker."""
+        """Return the events of this piece; raise `InvalidInput` if its content does not match its marker."""
         mark = next((mark for mark in MARKS if piece.startswith(mark)), "")
         rest = piece[len(mark) :]
         match mark:
@@ -166,7 +165,7 @@ class MarkedTextReader:
 
     def _read_signature(self, fields: dict[str, Any]) -> list[Event]:
         if self._open is None or self._open[1] != "reasoning":
-            raise InvalidInput(f"{SIGNATURE} has to follow reasoning", field="piece")
+            raise InvalidInput(f"{SIGNATURE} must follow {REASONING}", field="piece")
         details = fields.get("details")
         entries = tuple(one for one in details if isinstance(one, dict)) if isinstance(details, list) else ()
         signed = BlockSigned(self._open[0], fields.get("signature"), entries, fields.get("field"))
@@ -182,7 +181,7 @@ class MarkedTextReader:
                     events += [BlockOpened(index, "call", call_id, name), BlockDelta(index, arguments)]
                     events.append(BlockClosed(index))
                 case _:
-                    raise InvalidInput(f"behind {CALLS} stands a list of calls, not {text[:80]!r}", field="piece")
+                    raise InvalidInput(f"{CALLS} must be followed by a list of calls, not {text[:80]!r}", field="piece")
         return events
 
     def _close(self) -> list[Event]:
@@ -206,7 +205,13 @@ def as_marked_text(events: Iterable[object]) -> Iterator[str]: ...
 
 
 def as_marked_text(events: Iterable[object] | AsyncIterable[object]) -> Iterator[str] | AsyncIterator[str]:
-    """The pieces for these events, as they come: from a provider, an agent, or a list.
+    """Convert the events of a provider or an agent to pieces of marked text, one by one.
+
+    Args:
+        events: An iterable or async iterable of events.
+
+    Returns:
+        An iterator, or an async iterator if `events` is async. See `moonshim.agent.marked_text` for the markers.
 
     >>> events = [BlockOpened(0, "text"), BlockDelta(0, "[USAGE] is a word"), BlockClosed(0), Finished("stop")]
     >>> list(as_marked_text(events))
@@ -235,7 +240,10 @@ async def _write_async(events: AsyncIterable[object]) -> AsyncIterator[str]:
 
 
 def parse_marked_text(pieces: Iterable[str]) -> Iterator[Event]:
-    """The events of these pieces; `InvalidInput` for a piece whose content does not match its marker.
+    """Convert pieces of marked text back to events. The inverse of `as_marked_text`.
+
+    Raises:
+        InvalidInput: The content of a piece does not match its marker.
 
     >>> [type(event).__name__ for event in parse_marked_text(["[REASONING]Hm.", "Hello", '[USAGE]{}'])]
     ['BlockOpened', 'BlockDelta', 'BlockClosed', 'BlockOpened', 'BlockDelta', 'BlockClosed', 'Finished']
@@ -252,7 +260,7 @@ def _entry(call: _Call) -> dict[str, Any]:
 
 
 def _read_finished(fields: dict[str, Any]) -> Finished:
-    counts: dict[str, Any] = {name: token_count(fields.get(name)) for name in _TOKENS}
+    counts: dict[str, Any] = {name: token_count(fields.get(name)) for name in TOKEN_COUNTS}
     known = any(value is not None for value in counts.values())
     reason = fields.get("finish_reason")
     return Finished(reason if isinstance(reason, str) else "stop", usage=Usage(**counts) if known else None)
@@ -266,11 +274,11 @@ def _parse_json(text: str, mark: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise InvalidInput(f"behind {mark} stands JSON, not {text[:80]!r}", field="piece") from None
+        raise InvalidInput(f"{mark} must be followed by JSON, not {text[:80]!r}", field="piece") from None
 
 
 def _object(text: str, mark: str) -> dict[str, Any]:
     value = _parse_json(text, mark)
     if not isinstance(value, dict):
-        raise InvalidInput(f"behind {mark} stands an object, not {text[:80]!r}", field="piece")
+        raise InvalidInput(f"{mark} must be followed by a JSON object, not {text[:80]!r}", field="piece")
     return value

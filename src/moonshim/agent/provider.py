@@ -15,6 +15,7 @@ from moonshim.agent.inputs import AnyMessage, AnyTool, read_choice, read_message
 from moonshim.agent.shorten import describe_error
 from moonshim.agent.stream import AnswerStream, ExchangeResult, PreparedQuestion
 from moonshim.config import Timeouts
+from moonshim.documents import DocumentReader
 from moonshim.engine.exchange import Exchange, RequestTarget
 from moonshim.engine.formats import ToolFormat
 from moonshim.engine.formats.prompting import as_text
@@ -58,29 +59,29 @@ LONGEST_WAIT: Final = 20.0
 
 
 class AnswerFailed(UpstreamError):
-    """There is no complete response. `failed` says why, `problem` has the host's words, `message` what there is
-    of it."""
+    """The request failed, or the response is incomplete."""
 
     code = "answer_failed"
 
     def __init__(self, failed: Failed, result: ExchangeResult) -> None:
         super().__init__(failed.message)
         self.failed = failed
+        """The last event of the response: the error code and message, and whether a retry can help."""
         self.problem: Problem | None = result.problem
+        """The error as the host reported it, if it did."""
         self.message: Message = result.message
+        """The part of the response that arrived."""
 
 
 class Provider:
-    """One model at one host. Several tasks may use it at once, and its repr shows no secrets.
+    """Calls one model at one host. Several tasks can use it at once. Its repr shows no secrets.
 
-    `base_url` is the host's usual address, and determines the host and its dialect, unless `host` and `dialect` are
-    given. `tool_format` (None: by the model's name) is how the model is given tools: text formats (hermes, xml, llama)
-    make an agent of a model without tool calling. `thinking` is `on`, `off`, an effort, or a `Thinking`. A host that
-    fails before it has sent any of its response is retried, up to `attempts` attempts in all; never later.
+    Requests are adapted to the host, and responses are mended. A request that fails before any part of a response has
+    arrived is retried; a response that breaks off later is not.
 
-    >>> provider = Provider("https://api.moonshot.ai/v1", model="kimi-k2.5", api_key="sk-secret", thinking="off")
+    >>> provider = Provider("https://api.moonshot.ai/v1", model="kimi-k3", api_key="sk-secret", thinking="low")
     >>> provider
-    Provider('https://api.moonshot.ai/v1', model='kimi-k2.5')
+    Provider('https://api.moonshot.ai/v1', model='kimi-k3')
     >>> provider.name, provider.dialect, provider.tool_format, provider.format_is_set
     ('moonshot', 'openai_chat', 'kimi', False)
     >>> provider.with_(model="qwen3-coder", tool_format="xml").format_is_set
@@ -113,13 +114,38 @@ class Provider:
         random: Callable[[], float] = dice.random,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """Wrong arguments raise `InvalidInput`; no request is sent yet.
+        """Check the arguments. No request is sent yet.
 
-        `options` are what to repair (None: everything, for a Kimi); `cells` override fields of the host's profile
-        (docs/hosts.md), `transformers` is the chain of docs/transformers.md. `extra_body` is merged deeply into every
-        request, and overrides everything else. `upstream` is an existing HTTP client: it is not closed with this
-        provider. Before a retry, `sleep` waits for as long as the host asks, or for a part of a second that `random`
-        decides; if that exceeds `longest_wait` seconds, the failure is reported instead.
+        Args:
+            base_url: The base URL of the host's API, such as `https://api.moonshot.ai/v1`. It determines the host and
+                the dialect, unless `host` and `dialect` are set.
+            model: The name of the model.
+            api_key: The API key; None for a host without one.
+            dialect: The API to use: `openai_chat` or `anthropic`.
+            host: The name of the host profile (docs/reference/hosts.md).
+            tool_format: How tools are described to the model; by default detected from the model name. Text formats
+                (`hermes`, `xml`, `llama`) work with models that have no native tool calling.
+            thinking: `on`, `off`, an effort such as `low` or `high`, or a `Thinking` object; None for the model's
+                default.
+            sampling: Temperature, token limit and other sampling parameters.
+            options: Which repairs to apply; None for all of them, if the model is a Kimi model.
+            headers: Extra request headers.
+            timeouts: How long to wait for the connection and for the response.
+            attempts: The maximum number of attempts for one request.
+            name: The display name of the provider; by default the name of the host, or its origin.
+            upstream: An existing HTTP client to use. It is not closed with this provider.
+            cells: Overrides for fields of the host profile.
+            transformers: The transformer chain (docs/guides/transformers.md).
+            extra_body: An object that is deep-merged into every request body and overrides everything else.
+            proxy: The URL of an HTTP proxy.
+            ca_bundle: The path of a file with CA certificates.
+            longest_wait: The maximum delay before a retry, in seconds. If the host asks for a longer one, the failure
+                is reported instead.
+            random: Returns the random part of a retry delay; for tests.
+            sleep: Waits before a retry, for as long as the host asks or for a fraction of a second; for tests.
+
+        Raises:
+            InvalidInput: An argument has the wrong type or value; `field` names it.
         """
         given = locals()
         self._given = {key: given[key] for key in _ARGUMENTS if key != "upstream"}
@@ -138,9 +164,9 @@ class Provider:
             ca_bundle=ca_bundle,
         )
         if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
-            raise InvalidInput(f"attempts must be a number, 1 at least, not {attempts!r}", field="attempts")
+            raise InvalidInput(f"attempts must be an integer of at least 1, not {attempts!r}", field="attempts")
         if not isinstance(sampling, Sampling):
-            raise InvalidInput(f"sampling must be a Sampling, not {type(sampling).__name__}", field="sampling")
+            raise InvalidInput(f"sampling must be a Sampling object, not {type(sampling).__name__}", field="sampling")
         if not isinstance(transformers, Iterable):
             raise InvalidInput("transformers must be a list of transformers", field="transformers")
         if options is not None:
@@ -161,61 +187,64 @@ class Provider:
         self._attempts, self._longest_wait, self._random = attempts, longest_wait, random
         self._sleep = sleep
         self._learned = LearnedFields()
+        self._documents = DocumentReader()
         self.last: ExchangeResult = ExchangeResult()
-        """The result of the latest response. With several tasks, each stream's own `result` is the right one."""
+        """The result of the latest request. With concurrent requests, use the `result` of each stream instead."""
 
     # -- properties ----------------------------------------------------------------------
 
     @property
     def model(self) -> str:
-        """The model, as the host calls it."""
+        """The name of the model."""
         return self._destination.model
 
     @property
     def base_url(self) -> str:
-        """The host's address, as given."""
+        """The base URL of the host, as passed in."""
         return self._destination.base_url
 
     @property
     def host(self) -> str:
-        """The effective row of the host table."""
+        """The name of the host profile in use."""
         return self._destination.profile.host
 
     @property
     def dialect(self) -> DialectName:
-        """The host's dialect."""
+        """The API that the host is called with: `openai_chat` or `anthropic`."""
         return self._destination.profile.dialect
 
     @property
     def tool_format(self) -> ToolFormat:
-        """The format in which the model is given tools."""
+        """The format in which tools are described to the model."""
         return self._destination.format
 
     @property
     def format_is_set(self) -> bool:
-        """Whether the tool format was set; otherwise it was detected from the model's name."""
+        """Whether the tool format was set explicitly. Otherwise it is detected from the model name."""
         return self._destination.format_is_set
 
     @property
     def problem(self) -> Problem | None:
-        """Why the latest response failed, if it did."""
+        """Why the latest request failed, if it did."""
         return self.last.problem
 
     def with_(self, **changes: Any) -> Provider:
-        """The same with other arguments, over the same connections.
+        """Return a copy with some arguments changed. It shares the connections of this provider.
 
-        >>> Provider("http://localhost:8000/v1", model="kimi-k2.5").with_(model="kimi-k3").model
+        Raises:
+            InvalidInput: An argument is unknown or has an invalid value.
+
+        >>> Provider("http://localhost:8000/v1", model="kimi-k2.6").with_(model="kimi-k3").model
         'kimi-k3'
         """
         unknown = next((key for key in changes if key not in _ARGUMENTS), None)
         if unknown is not None:
-            raise InvalidInput(
-                f"a provider has no argument {unknown!r}; there are {', '.join(_ARGUMENTS)}", field=unknown
-            )
+            raise InvalidInput(f"unknown argument {unknown!r}; Provider takes {', '.join(_ARGUMENTS)}", field=unknown)
         changed = Provider(**(self._given | changes))
         if changes.get("upstream") is None:
             changed._connections = self._connections
         changed._learned = self._learned
+        changed._documents = self._documents
         return changed
 
     def __repr__(self) -> str:
@@ -230,27 +259,35 @@ class Provider:
         *,
         tool_choice: ToolChoice | str | Mapping[str, Any] | None = None,
     ) -> AnswerStream:
-        """The events of the model's response, as they come; exactly one `Finished` or `Failed` comes last.
+        """Send a request and stream the events of the response. The last event is a `Finished` or a `Failed`.
 
-        `messages` are canonical values or dicts of the OpenAI API, `tools` too. Reasoning in them is sent in the host's
-        form, and ids are rewritten for it. Calls in the response have canonical ids (`hist_tool_*`) that no call of the
-        history has. Input that cannot be sent raises `InvalidInput` at once.
+        Reasoning in the history is sent in the form that the host expects, and call ids are rewritten for it. Calls in
+        the response have canonical ids (`hist_tool_*`) that do not occur in the history. Failures of the host do not
+        raise: they are reported as a `Failed` event.
+
+        Args:
+            messages: The conversation: `Message` objects, dicts in the format of the OpenAI API, or a mix of both.
+            tools: `Tool` objects, functions decorated with `@tool`, or dicts in the format of the OpenAI API.
+            tool_choice: `auto`, `none`, `required`, the name of a tool, a `ToolChoice`, or a value of the OpenAI API.
+
+        Raises:
+            InvalidInput: A message or tool is invalid or cannot be encoded. Raised at once, before a request is sent.
         """
         declared = read_tools(tools)
         history = read_messages(messages)
         if not history:
-            raise InvalidInput("there is nothing to say: messages is empty", field="messages")
+            raise InvalidInput("messages is empty; pass at least one message", field="messages")
         choice = read_choice(tool_choice, declared)
         try:
             parsed = self._parse(history, declared, choice)
             exchange = Exchange(parsed, self._learned, secrets=self._destination.secrets, reply_id="moonshim")
-            call = self._destination.call(exchange.prepare(self._target).body)
+            call = self._destination.call(exchange.prepare(self._target).body, exchange.headers)
             known_ids = frozenset(_ids_in(history))
         except _WRONG_VALUES as error:
             # Python does not check type hints: canonical values may hold anything, and dicts may hold values that are
             # not JSON.
             raise InvalidInput(
-                f"messages or tools cannot be sent: {describe_error(error)}", field="messages"
+                f"messages or tools cannot be encoded: {describe_error(error)}", field="messages"
             ) from error
 
         return AnswerStream(
@@ -259,6 +296,7 @@ class Provider:
                 exchange=exchange,
                 call=call,
                 build_call=self._destination.call,
+                read_documents=self._documents.read_all,
                 known_ids=known_ids,
                 attempts=self._attempts,
                 longest_wait=self._longest_wait,
@@ -275,7 +313,14 @@ class Provider:
         *,
         tool_choice: ToolChoice | str | Mapping[str, Any] | None = None,
     ) -> Message:
-        """The whole response, for the history. Raises `AnswerFailed` if there is none."""
+        """Send a request, wait for the whole response, and return it as a message for the history.
+
+        The arguments are those of `stream_chat_with_tools`.
+
+        Raises:
+            AnswerFailed: The request failed, or the response is incomplete.
+            InvalidInput: A message or tool is invalid or cannot be encoded.
+        """
         async with self.stream_chat_with_tools(messages, tools, tool_choice=tool_choice) as stream:
             async for event in stream:
                 if isinstance(event, Failed):
@@ -311,7 +356,7 @@ class Provider:
     # -- connections ---------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close the connections, including those of providers made with `with_`. Later requests open new ones."""
+        """Close the connections, including those of copies made with `with_`. Later requests open new ones."""
         await self._connections.close()
 
     async def __aenter__(self) -> Self:
@@ -328,7 +373,7 @@ _ARGUMENTS: Final = tuple(signature(Provider).parameters)
 
 def _mapping(name: str, given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-        raise InvalidInput(f"{name} must be a dict with names as keys, not {type(given).__name__}", field=name)
+        raise InvalidInput(f"{name} must be a dict with string keys, not {type(given).__name__}", field=name)
     return dict(given)
 
 

@@ -9,7 +9,7 @@ def cut_middle(text: str, limit: int) -> str:
     """At most `limit` characters of the text, half from either end: the cause of a failure is often at the end.
 
     >>> cut_middle("0123456789", 4)
-    '01\\n\\n… 6 characters are left out here …\\n\\n89'
+    '01\\n\\n… 6 characters omitted …\\n\\n89'
     >>> cut_middle("0123456789", 10)
     '0123456789'
     """
@@ -18,7 +18,7 @@ def cut_middle(text: str, limit: int) -> str:
     head = (limit + 1) // 2
     tail = limit - head
     left_out = len(text) - limit
-    return f"{text[:head]}\n\n… {left_out} characters are left out here …\n\n{text[len(text) - tail :]}"
+    return f"{text[:head]}\n\n… {left_out} characters omitted …\n\n{text[len(text) - tail :]}"
 
 
 def describe_error(error: BaseException) -> str:

@@ -6,7 +6,7 @@ Read `_Attempts.run` first: one attempt after the other, until one of them start
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, ClassVar
 
@@ -19,7 +19,8 @@ from moonshim.engine.exchange import EventCollector, Exchange
 from moonshim.engine.hosts.errors.body import mask_secrets
 from moonshim.engine.hosts.errors.classify import ERROR_BYTES
 from moonshim.engine.ids import CanonicalIds
-from moonshim.engine.values.conversation import Change, Message, Part, ToolCall, Usage
+from moonshim.engine.values.conversation import Change, Media, Message, Part, ToolCall, Usage
+from moonshim.engine.values.documents import ExtractedDocument
 from moonshim.engine.values.events import BlockOpened, Event, Failed, Finished, Repaired, Started, failure_from
 from moonshim.errors import Problem, UpstreamError, problem_of
 from moonshim.http_client import GOODBYE_SECONDS, LAST_WORDS_SECONDS, UpstreamClient, UpstreamRequest, UpstreamResponse
@@ -29,24 +30,24 @@ __all__ = ["AnswerStream", "ExchangeResult", "PreparedQuestion", "assemble_messa
 
 
 class ExchangeResult(Struct, frozen=True, kw_only=True):
-    """The outcome of one request."""
+    """The result of one request."""
 
     changes: tuple[Change, ...] = ()
-    """Everything in the request that was not sent as it came: by which rule, and why."""
+    """The changes made to the request for its host, each with the rule and the reason."""
     repair_counts: dict[str, int] = {}
-    """How often each rule repaired something in the response."""
+    """How often each repair rule was applied to the response."""
     usage: Usage | None = None
-    """Tokens, as far as the host counted them."""
+    """The token usage, as far as the host reported it."""
     problem: Problem | None = None
-    """Why there is no response, or only part of one."""
+    """Why the request failed or the response is incomplete."""
     message: Message = Message("assistant")
-    """The model's message, for the history: with its reasoning, and with canonical ids."""
+    """The model's message for the history, with its reasoning and with canonical ids."""
     ending: Finished | Failed | None = None
-    """None if the response was not read to its end."""
+    """The last event; None if the response was not read to its end."""
     attempts: int = 0
-    """Number of requests sent."""
+    """The number of attempts."""
     reasoning_field: str | None = None
-    """The field in which a Chat host sent its reasoning."""
+    """The field in which a Chat Completions host sent its reasoning."""
 
 
 class PreparedQuestion(Struct, frozen=True, kw_only=True):
@@ -57,8 +58,10 @@ class PreparedQuestion(Struct, frozen=True, kw_only=True):
     """The request, prepared for its host."""
     call: UpstreamRequest
     """What is sent."""
-    build_call: Callable[[dict[str, Any]], UpstreamRequest]
+    build_call: Callable[[dict[str, Any], Mapping[str, str]], UpstreamRequest]
     """What is sent for another body, where the host refused the first one."""
+    read_documents: Callable[[list[Media]], dict[str, ExtractedDocument]]
+    """Extracts documents; blocks for as long as that takes."""
     known_ids: frozenset[str]
     """The canonical ids of the history."""
     attempts: int
@@ -73,10 +76,11 @@ class PreparedQuestion(Struct, frozen=True, kw_only=True):
 
 
 class AnswerStream:
-    """The events of one response. Exactly one `Finished` or `Failed` comes last; nothing that a host does raises.
+    """An async iterator over the events of one response. The last event is a `Finished` or a `Failed`.
 
-    The request is sent when the first event is awaited. Close the stream when you need no more of it (`aclose`, or
-    `async with`); leaving an `async for` and cancelling its task do so too. That closes the connection.
+    Failures of the host do not raise: they are reported as a `Failed` event. The request is sent when the first event
+    is awaited. To stop early, use `async with` or call `aclose`, which closes the connection. Leaving an `async for`
+    loop or cancelling its task closes it too.
     """
 
     def __init__(self, question: PreparedQuestion) -> None:
@@ -100,12 +104,12 @@ class AnswerStream:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop reading and close the connection, at once."""
+        """Stop reading and close the connection."""
         await self._events.aclose()
 
     @property
     def result(self) -> ExchangeResult:
-        """The outcome so far."""
+        """The result so far. It is complete after the last event."""
         return self._exchange.result
 
     exchanged: ClassVar[FormerName] = FormerName("result")
@@ -143,6 +147,7 @@ class _Attempts:
 
     async def run(self) -> AsyncGenerator[Event, None]:
         """Send the request until a response starts, and yield its events."""
+        await self._read_documents()
         question = self.question
         try:
             while True:
@@ -164,13 +169,21 @@ class _Attempts:
             if self._ending is None:
                 self._finish()
 
+    async def _read_documents(self) -> None:
+        """Extract the documents that the host does not accept."""
+        question, exchange = self.question, self.question.exchange
+        if documents := exchange.documents():
+            extracted = await asyncio.to_thread(question.read_documents, documents)
+            call = question.build_call(exchange.use_documents(extracted).body, exchange.headers)
+            self.question = replace(question, call=call)
+
     def _correct(self) -> bool:
         """Whether the host refused something that has been corrected: the request is sent again at once, only once."""
         question, exchange = self.question, self.question.exchange
         assert self._problem is not None
         if not exchange.correct(self._problem):
             return False
-        call = question.build_call(exchange.prepare(exchange.target).body)
+        call = question.build_call(exchange.prepare(exchange.target).body, exchange.headers)
         self.question = replace(question, call=call, attempts=question.attempts + 1)
         return True
 
@@ -294,7 +307,7 @@ class _Attempts:
 
 
 def assemble_message(events: list[Event]) -> Message:
-    """The message that these events of a provider add up to, for a history."""
+    """Combine the events of a provider's response into a message for the history."""
     assembler = Assembler()
     for event in events:
         assembler.feed(event)

@@ -21,38 +21,47 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 class ToolFailed(MoonshimError):
-    """A tool could not do its job; the model gets the message verbatim."""
+    """Raised by a tool to report an error. The model gets the message verbatim."""
 
     code = "tool_failed"
 
 
 class AgentTool(Struct, frozen=True, kw_only=True):
-    """A tool with its function. It can be called like that function, too.
+    """A tool and the function that implements it. Calling the tool calls the function.
 
-    A tool made by hand, from an external schema, has no `signature`: its function gets whatever the model wrote, as
-    keyword arguments.
+    Use the `tool` decorator to create one from a function. If you construct one yourself from an external JSON schema,
+    leave out `signature`: the function then gets the model's arguments unchecked, as keyword arguments.
     """
 
     name: str
+    """The name of the tool."""
     description: str | None = None
+    """The description for the model."""
     parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    """The JSON schema of the parameters."""
     function: Callable[..., Any]
+    """The function, async or not."""
     timeout: float | None = None
-    """Seconds; None: the agent's default; 0 or less: no limit."""
+    """The time limit in seconds. None uses the agent's `tool_timeout`; 0 or less means no limit."""
     asks: bool = False
-    """Each call needs permission."""
+    """Whether each call needs permission from the agent's `allow` function."""
     signature: Signature | None = None
+    """The parsed signature that checks and converts the arguments."""
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self.function(*args, **named)
 
     @property
     def declared(self) -> Tool:
-        """The tool as a request declares it."""
+        """The tool as a `Tool` value, for a request."""
         return Tool(self.name, self.description, self.parameters)
 
     def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments to call the function with; `ArgumentsInvalid` says what is wrong."""
+        """Parse the arguments of a call, as JSON, into positional and keyword arguments for the function.
+
+        Raises:
+            ArgumentsInvalid: The arguments are not a JSON object, or do not match the signature.
+        """
         return ([], read_object(arguments)) if self.signature is None else self.signature.read(arguments)
 
 
@@ -75,7 +84,20 @@ def tool(
     timeout: float | None = None,
     asks: bool = False,
 ) -> AgentTool | Callable[[Callable[..., Any]], AgentTool]:
-    """Make a tool of a function, async or not: its schema comes from the type hints and the docstring.
+    """Turn a function, async or not, into a tool. The schema comes from the type hints and the docstring.
+
+    Use it as `@tool` or with arguments, as in `@tool(asks=True)`. The docstring can describe the parameters in Google,
+    NumPy or Sphinx style.
+
+    Args:
+        function: The function.
+        name: The name of the tool; by default the name of the function.
+        description: The description for the model; by default the docstring.
+        timeout: The time limit in seconds. None uses the agent's `tool_timeout`; 0 or less means no limit.
+        asks: Whether each call needs permission from the agent's `allow` function.
+
+    Raises:
+        InvalidInput: The name is invalid, or the signature cannot be described as a JSON schema.
 
     >>> @tool
     ... def add(a: int, b: int = 1) -> int:
@@ -90,11 +112,11 @@ def tool(
         whole = _name_of(inner) if name is None else name
         if not _NAME.fullmatch(whole):
             raise InvalidInput(
-                f"{whole!r} is no name for a tool: letters, digits, _ and -, at most 64, and a letter first",
+                f"invalid tool name {whole!r}: use up to 64 letters, digits, _ and -, starting with a letter or _",
                 field="tools",
             )
         if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
-            raise InvalidInput(f"{whole} is a generator: a tool returns one result", field="tools")
+            raise InvalidInput(f"{whole} is a generator function; a tool must return one result", field="tools")
         signature = read_signature(inner, known)
         return AgentTool(
             name=whole,
@@ -121,6 +143,6 @@ def tools_by_name(tools: Iterable[AgentTool | Callable[..., Any]]) -> dict[str, 
     for given in tools:
         one = given if isinstance(given, AgentTool) else tool(given)
         if one.name in found:
-            raise InvalidInput(f"two tools are called {one.name}", field="tools")
+            raise InvalidInput(f"duplicate tool name {one.name!r}", field="tools")
         found[one.name] = one
     return found

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moonshim.agent.provider import Provider
-from moonshim.config import Config, Target
+from moonshim.config import Config, Price, Target
 from moonshim.config import ProviderConfig as Host
 from moonshim.config.environment import CLIENTS_OWN
-from moonshim.config.tables.prices import price_of
 from moonshim.errors import MoonshimError, Refused
-from moonshim.gateway.outbound.routing import Router
+from moonshim.gateway.outbound.routing import MODELS_LISTED, Router
 from moonshim.http_client import UpstreamClient
 from moonshim.transformers import load_chain
+from moonshim.usage.prices import PriceList
 
 __all__ = ["Choices", "NoSuchModel"]
 
@@ -35,6 +35,7 @@ class Choices:
     def __init__(self, config: Config, upstream: UpstreamClient | None = None) -> None:
         self.config = config
         self._router = Router(config)
+        self._prices = PriceList(config.prices)
         self._upstream = upstream if upstream is not None else UpstreamClient()
 
     @property
@@ -50,7 +51,7 @@ class Choices:
         found = next((host for host in self.hosts if host.name.lower() == name.lower()), None)
         if found is None:
             raise NoSuchModel(
-                f"there is no provider `{name}`; there are {_quote_names([host.name for host in self.hosts])}"
+                f"unknown provider `{name}`; configured: {_quote_names([host.name for host in self.hosts])}"
             )
         return found
 
@@ -65,7 +66,7 @@ class Choices:
             host = next((host for host in self.hosts if host.name == near), None)
             if host is not None and not host.models and self.config.source != "--demo":  # all of whose names are known
                 return Target(host, name)
-            raise NoSuchModel(refused.problem.message.rstrip(".")) from None
+            raise NoSuchModel(refused.problem.message.replace(f" {MODELS_LISTED}", "").rstrip(".")) from None
         return next((target for target in targets if target.provider.name == near), targets[0])
 
     def first(self, provider: str = "") -> Target:
@@ -103,9 +104,9 @@ class Choices:
             **changes,
         )
 
-    def price(self, provider: Provider) -> Any:
-        """Its price, if it is configured."""
-        return price_of(self.config.prices, provider.model, provider.name)
+    def price(self, provider: Provider) -> Price | None:
+        """Its price, if it is known."""
+        return self._prices.find(provider.model, provider=provider.name, base_url=provider.base_url)
 
     async def close(self) -> None:
         await self._upstream.close()
@@ -113,7 +114,7 @@ class Choices:
     def _target_at(self, host: Host, model: str) -> Target:
         spelt = {known.lower(): known for known in host.models}
         if host.models and model.lower() not in spelt:
-            raise NoSuchModel(f"`{host.name}` has no model `{model}`; it has {_quote_names(host.models)}")
+            raise NoSuchModel(f"provider `{host.name}` has no model `{model}`; it has {_quote_names(host.models)}")
         return Target(host, spelt.get(model.lower(), model))
 
     def _first_of(self, host: Host) -> Target:
@@ -122,7 +123,7 @@ class Choices:
         targets = (self._router.first_target(name) for name in (*self.config.aliases, _DEFAULT))
         found = next((one for one in targets if one is not None and one.provider == host and one.model != "*"), None)
         if found is None:
-            raise NoSuchModel(f"`{host.name}` lists no models: name one (--model NAME, or /model {host.name}/NAME)")
+            raise NoSuchModel(f"provider `{host.name}` lists no models; use --model NAME or /model {host.name}/NAME")
         return found
 
 

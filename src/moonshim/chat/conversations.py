@@ -75,7 +75,7 @@ class ConversationFolder:
         if "/" in name or "\\" in name or name.endswith(_SUFFIX):
             return Path(name).expanduser()
         if not _NAME.fullmatch(name):
-            raise HistoryError(f"{name!r} is no name for a conversation: letters, digits, `-`, `_` and `.`, or a path")
+            raise HistoryError(f"invalid conversation name {name!r}: use letters, digits, `-`, `_` and `.`, or a path")
         return self.folder / f"{name}{_SUFFIX}"
 
     def find(self, name: str) -> Path:
@@ -90,8 +90,8 @@ class ConversationFolder:
             return found[0]
         if found:
             names = ", ".join(one.stem for one in found[:5])
-            raise HistoryError(f"several conversations begin with `{name}`: {names}")
-        raise HistoryError(f"there is no conversation `{name}` ({path}); in a chat, /load lists those that there are")
+            raise HistoryError(f"several conversations start with `{name}`: {names}")
+        raise HistoryError(f"no conversation `{name}` ({path}); in a chat, /load lists the saved ones")
 
     def open(self, name: str) -> HistoryFile:
         return HistoryFile.open(self.find(name))
@@ -118,12 +118,12 @@ class ConversationFolder:
     def _last(self) -> Path:
         files = self._files()
         if not files:
-            raise HistoryError(f"there is no conversation in {self.folder} yet")
+            raise HistoryError(f"no conversations in {self.folder} yet")
         found = next((path for path in files if self._can_be_last(path)), None)
         if found is None:
             raise HistoryError(
-                f"there is no conversation of the folder {self._here} yet; "
-                f"`moonshim chat --resume {files[0].stem}` continues the last one of any folder"
+                f"no conversations in the folder {self._here} yet; "
+                f"`moonshim chat --resume {files[0].stem}` continues the latest one from any folder"
             )
         return found
 

@@ -57,7 +57,7 @@ async def answer_once(
     if output == "text" and ended.detail:
         tell(clean(ended.detail))
     for name in session.permission.refused:
-        tell(f"{name} was refused; --allow {name} or --yolo allows it")
+        tell(f"{name} was not run: -p cannot ask for confirmation; allow it with --allow {name} or --yolo")
     return EXIT_CODES[ended.reason]
 
 

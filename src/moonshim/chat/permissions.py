@@ -39,7 +39,7 @@ _READERS: Final = frozenset(
 never be complete: `tar --checkpoint-action`, `sort --compress-program`, `git -c`, `rsync -e`, every new interpreter."""
 _WRITES: Final = "--output"
 """The one option of these that writes a file; git also accepts a prefix of its name."""
-_NOBODY: Final = "Nobody can be asked here: only tools that read may be used."
+_NOT_INTERACTIVE: Final = "This call needs confirmation, and this session cannot ask for it. Use only tools that read."
 
 
 class Grant(Struct, frozen=True):
@@ -60,7 +60,7 @@ class Permission:
         self.folder, self.yolo, self.ask = folder, yolo, ask
         self.refused: dict[str, None] = {}
         """The tools whose calls were refused because there was no one to ask, in order."""
-        self.always: dict[str, Grant] = {name: Grant(name, f"all calls of {name}") for name in allowed}
+        self.always: dict[str, Grant] = {name: Grant(name, f"all calls to {name}") for name in allowed}
 
     async def __call__(self, tool: AgentTool, call: ToolCall) -> Allowed:
         grant = grant_for(call, self.folder)
@@ -68,7 +68,7 @@ class Permission:
             return ALLOWED
         if self.ask is None:
             self.refused[call.name] = None
-            return Allowed(False, _NOBODY)
+            return Allowed(False, _NOT_INTERACTIVE, by_user=False)
         match await self.ask(call, grant):
             case "always":
                 self.always[grant.key] = grant
@@ -85,7 +85,7 @@ def grant_for(call: ToolCall, folder: Path) -> Grant:
 
     >>> [grant_for(ToolCall("1", "bash", '{"command": "%s"}' % text), Path()).label
     ...  for text in ("git status -s", "ls -l /tmp", "rm -r build")]
-    ['commands that begin with `git status`', 'commands that begin with `ls`', 'exactly this command']
+    ['commands that start with `git status`', 'commands that start with `ls`', 'exactly this command']
     """
     # Parsed as the tools do: two parsers could see two paths in one text.
     arguments = decode_object(call.arguments.encode("utf-8", "surrogatepass")) or {}
@@ -99,9 +99,9 @@ def grant_for(call: ToolCall, folder: Path) -> Grant:
         # The tools resolve a path the same way: `~` is a home folder, and links are followed.
         found = place.find(path)
     except ToolFailed:
-        return Grant(f"{call.name}\0={path}", f"{call.name} of {clean_line(path)}")
+        return Grant(f"{call.name}\0={path}", f"{call.name} on {clean_line(path)}")
     if not place.has(found):
-        return Grant(f"{call.name}\0{found}", f"{call.name} of {clean_line(str(found))}")
+        return Grant(f"{call.name}\0{found}", f"{call.name} on {clean_line(str(found))}")
     return Grant(f"{call.name}\0", f"{call.name} in this folder")
 
 
@@ -110,7 +110,7 @@ def _grant_of_command(command: str) -> Grant:
     words = text.split() if _PLAIN.fullmatch(text) else []
     for start in (" ".join(words[:1]), " ".join(words[:2])):
         if start in _READERS and not any(_writes(word) for word in words):
-            return Grant(f"{_COMMAND}\0{start}", f"commands that begin with `{start}`")
+            return Grant(f"{_COMMAND}\0{start}", f"commands that start with `{start}`")
     return Grant(f"{_COMMAND}\0={command}", "exactly this command")
 
 

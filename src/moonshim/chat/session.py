@@ -28,17 +28,18 @@ from moonshim.engine.values.events import Failed, Finished, Repaired
 __all__ = ["ChatSettings", "Session"]
 
 SYSTEM: Final = """\
-You are an assistant in a terminal, with tools. You work in the folder {folder}.
-Use the tools to look before you answer; say in a sentence what you do and what came of it. Answer in Markdown."""
+You are an assistant in a terminal, with tools. Your working directory is {folder}.
+Use the tools to look things up before you answer. Say in one sentence what you do and what the result was. \
+Answer in Markdown."""
 
 _NO_SUCH_MODEL: Final = re.compile(r"(?i)not exist|not found|no such|unknown|not a valid")
 
 
 class ChatSettings(Struct, frozen=True, kw_only=True):
-    """The choices besides the model; they stay when the model changes."""
+    """The settings other than the model. They stay when the model changes."""
 
     thinking: str | None = None
-    """`on`, `off`, an effort; None: the host's default."""
+    """`on`, `off` or an effort; None for the host's default."""
     tool_format: str | None = None
     system: str | None = None
     rounds: int = 50
@@ -67,7 +68,7 @@ class Session:
         self.notes: tuple[str, ...] = ()
         """Messages to show before it begins."""
         self.same_host = ""
-        """The options of `moonshim chat` that lead to the same host next time."""
+        """The options of `moonshim chat` that select the same host again."""
         self._tools = list(tools)
         self._begin(self._new_provider(target), history)
         if setting.tool_format is None:
@@ -166,7 +167,7 @@ class Session:
             async for step in stream:
                 match step:
                     case Finished(usage=usage):
-                        self.ledger.add(usage, self.choices.price(provider))
+                        self.ledger.add(usage, self.choices.price(provider), provider.base_url)
                     case Failed():
                         self.ledger.add(None, None)
                         failed = step
@@ -179,16 +180,16 @@ class Session:
             await stream.aclose()
 
     def _next_step(self, failed: Failed) -> str:
-        """What to do about a failed response; empty: the message says enough."""
+        """What to do about a failed response; empty if there is no advice."""
         model, source = self.provider.model, self.choices.config.source
         if failed.code == "upstream_unreachable" and source == "--base-url":
-            return "Is the server running, and is --base-url right?"
+            return "Check that the server is running and that --base-url is correct."
         if failed.code == "upstream_unreachable" and source != "--demo":
-            return f"`moonshim doctor{self.same_host}` checks the address, the key and the model."
+            return f"Run `moonshim doctor{self.same_host}` to check the address, the key and the model."
         if model in failed.message and _NO_SUCH_MODEL.search(failed.message):
             near = get_close_matches(model, self.choices.names(), n=3)
-            names = f", such as {', '.join(near)}" if near else ""
-            return f"Choose another with --model, or with /model in a chat{names}."
+            names = f" (did you mean {', '.join(near)}?)" if near else ""
+            return f"Choose another model with --model, or with /model in a chat{names}."
         return ""
 
     async def close(self) -> None:

@@ -1,7 +1,8 @@
-"""The command line, the configuration and the environment -> a chat, or an error that says why there is none."""
+"""The command line, the configuration and the environment -> a chat session, or an error that says why not."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,9 +31,11 @@ from moonshim.config import (
     look_for_config,
 )
 from moonshim.config.endpoints import dialect_of
-from moonshim.config.files.find import user_folders
+from moonshim.config.missing import FIRST_STEP, describe_missing
+from moonshim.config.trust import NotTrusted
 from moonshim.engine.hosts.profile import UpstreamDialect
 from moonshim.errors import MoonshimError
+from moonshim.gateway.outbound.regions import settle_regions
 
 __all__ = ["ChatOptions", "ChatSetupError", "load_chat_config", "open_session"]
 
@@ -45,7 +48,7 @@ _SHORTEST_SECRET: Final = 8
 
 
 class ChatSetupError(MoonshimError):
-    """There is nothing to chat with, or it is unavailable; the message says what to do."""
+    """The chat cannot start: nothing is configured, or an option is invalid. The message says what to do."""
 
     code = "cannot_chat"
 
@@ -79,14 +82,14 @@ async def open_session(
     from moonshim.agent.toolbox import toolbox
 
     if not options.folder.is_dir():
-        raise ChatSetupError(f"--folder {options.folder}: there is no such folder")
+        raise ChatSetupError(f"--folder {options.folder}: the folder does not exist")
     async with AsyncExitStack() as stack:
         if options.demo:
             from moonshim.chat.demo import demo_host
 
             config = await stack.enter_async_context(demo_host(paced=options.paced))
         else:
-            config = load_chat_config(options, environ)
+            config = await asyncio.to_thread(settle_regions, load_chat_config(options, environ), environ)
         choices = Choices(config)
         stack.push_async_callback(choices.close)
         shelf = ConversationFolder(data_folder(environ) / "chats", here=options.folder, oneshot=ask is None)
@@ -94,7 +97,7 @@ async def open_session(
         unknown = [name for name in options.allow if name not in {tool.name for tool in tools}]
         if unknown:
             raise ChatSetupError(
-                f"--allow {unknown[0]}: there is no such tool; there are {', '.join(t.name for t in tools)}"
+                f"--allow {unknown[0]}: unknown tool; available tools: {', '.join(t.name for t in tools)}"
             )
         notes: list[str] = []
         try:
@@ -102,10 +105,10 @@ async def open_session(
         except HistoryError as error:
             if options.resume is not None:
                 raise
-            # A home folder that is read-only, as in many containers, is no reason not to answer.
+            # The home folder is read-only in many containers; answering works anyway.
             shelf = ConversationFolder(Path(stack.enter_context(TemporaryDirectory(prefix="moonshim-"))))
             history = shelf.begin()
-            notes.append(f"nothing of this conversation is kept: {error} (XDG_DATA_HOME says where)")
+            notes.append(f"this conversation is not saved: {error} (set XDG_DATA_HOME to a writable folder)")
         stack.callback(history.close)
         session = Session(
             choices,
@@ -168,35 +171,31 @@ def load_chat_config(options: ChatOptions, environ: Mapping[str, str]) -> Config
     try:
         found = look_for_config(options.config, environ, Path.cwd())
         config = config_from_environment(environ) if found is None else load_found(found, environ)
+    except NotTrusted as error:
+        raise ChatSetupError(str(error)) from None
     except ConfigError as error:
         lines = "\n".join(f"  {problem}" for problem in error.problems)
-        raise ChatSetupError(f"the configuration cannot be used:\n{lines}") from None
+        raise ChatSetupError(f"invalid configuration:\n{lines}") from None
     if config is None:
-        folders = "".join(f", {folder}/moonshim.toml or .json" for folder in user_folders(environ))
         raise ChatSetupError(
-            "nothing is configured. Looked for:\n"
-            f"  a file: --config FILE, MOONSHIM_CONFIG, ./moonshim.toml or .json{folders}\n"
-            f"  a key in the environment: {', '.join(LOOKED_FOR)}\n"
-            "`--base-url URL --model NAME` talks to any host, `--demo` to the simulator, which is no model;\n"
-            "`moonshim config example` prints a file to begin with"
+            f"{describe_missing(environ)}\n{FIRST_STEP}.\n"
+            "Use `--base-url URL --model NAME` for any host, or `--demo` for the simulator (no model)"
         )
     return config
 
 
 def _from_address(address: str, options: ChatOptions, environ: Mapping[str, str]) -> Config:
     if options.model is None:
-        raise ChatSetupError("--base-url needs a --model: nobody knows which ones that host has")
+        raise ChatSetupError("--base-url needs --model: the models of that host are not known")
     try:
         name = urlsplit(address.strip()).hostname or ""
     except ValueError:
         name = ""
     if not name:
-        raise ChatSetupError("--base-url: this is no address; one is http://127.0.0.1:8000/v1")
+        raise ChatSetupError("--base-url must be a URL such as http://127.0.0.1:8000/v1")
     key = environ.get(options.key_env or "", "").strip()
     if options.key_env and not key:
-        raise ChatSetupError(
-            f"--key-env {options.key_env}: there is no such variable in the environment, or it is empty"
-        )
+        raise ChatSetupError(f"--key-env {options.key_env}: this environment variable is not set or is empty")
     host = ProviderConfig(
         name=name,
         api_base_url=address.strip(),

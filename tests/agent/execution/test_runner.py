@@ -79,7 +79,7 @@ def test_a_long_result_is_cut_in_the_middle() -> None:
         return "a" * 5000 + "z" * 5000
 
     text = text_of(run(result_of(long, limit=100)))
-    assert text == "a" * 50 + "\n\n… 9900 characters are left out here …\n\n" + "z" * 50
+    assert text == "a" * 50 + "\n\n… 9900 characters omitted …\n\n" + "z" * 50
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_a_long_result_is_cut_in_the_middle() -> None:
         (RuntimeError(), "Error: RuntimeError"),
         (ToolFailed("Just this."), "Just this."),
         (StopIteration(3), "Error: RuntimeError: coroutine raised StopIteration"),
-        (SystemExit(2), "Error: fail wanted to end the program (SystemExit: 2)"),
-        (KeyboardInterrupt(), "Error: fail wanted to end the program (KeyboardInterrupt)"),
-        (asyncio.CancelledError(), "Error: fail was cancelled from inside. There is no result."),
+        (SystemExit(2), "Error: fail tried to exit the program (SystemExit: 2)"),
+        (KeyboardInterrupt(), "Error: fail tried to exit the program (KeyboardInterrupt)"),
+        (asyncio.CancelledError(), "Error: fail raised CancelledError. There is no result."),
         (RecursionError("deep"), "Error: RecursionError: deep"),
     ],
 )
@@ -202,4 +202,4 @@ def test_half_a_call_is_never_run() -> None:
 def test_an_unknown_tool_is_answered_with_those_that_there_are() -> None:
     result = prepare_call(ToolCall("hist_tool_1", "nothing", "{}"), {})
     assert isinstance(result, ToolResult)
-    assert text_of(result) == "Error: there is no tool 'nothing'. There are: none"
+    assert text_of(result) == "Error: unknown tool 'nothing'. Available tools: none."

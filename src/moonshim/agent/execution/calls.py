@@ -20,14 +20,15 @@ from moonshim.engine.values.conversation import ToolCall, ToolResult
 
 __all__ = ["PendingCalls", "ToolLimits"]
 
-_STOPPED: Final = "Error: the user stopped this tool before it finished. What it had done by then is done."
-_NOT_RUN: Final = "Error: not run. The user stopped before it was this call's turn."
-_NOT_RUN_REFUSED: Final = "Error: not run, since the user refused a call beside it."
-_REFUSED: Final = "Error: the user did not allow this call. Nothing was run."
-_NOT_RUN_REPEATING: Final = "Error: not run. The same call was made again and again, and the run was ended for it."
+_STOPPED: Final = "Error: the user stopped this tool before it finished. Any changes it had already made remain."
+_NOT_RUN: Final = "Error: not run. The user stopped the run before this call started."
+_NOT_RUN_REFUSED: Final = "Error: not run. The user denied another call in the same response."
+_REFUSED: Final = "Error: the user denied this call. Nothing was run."
+_NOT_PERMITTED: Final = "Error: not run."
+_NOT_RUN_REPEATING: Final = "Error: not run. The run ended because the same call was repeated too often."
 _REPEATED: Final = (
-    "Error: not run. You have made this very call {} times in a row, and its result was always the same. "
-    "Do something else, or answer. If you make it once more, the run is ended."
+    "Error: not run. You have made this exact call {} times in a row, and the result was the same each time. "
+    "Try something else, or answer. If you repeat the call, the run ends."
 )
 
 
@@ -84,7 +85,8 @@ class PendingCalls:
             if ready.tool.asks:
                 answer = await stopping.wait_for(lambda: allow(ready.tool, ready.call))  # noqa: B023 - awaited at once
                 if not answer.run:
-                    self._results[ready.call.id] = failed_result(ready.call, f"{_REFUSED} {answer.reason}".strip())
+                    refused = _REFUSED if answer.by_user else _NOT_PERMITTED
+                    self._results[ready.call.id] = failed_result(ready.call, f"{refused} {answer.reason}".strip())
                     if answer.stop:
                         for other in (*self._ready, *waiting):
                             self._results[other.call.id] = failed_result(other.call, _NOT_RUN_REFUSED)

@@ -37,13 +37,17 @@ GRACE_SECONDS: Final = 3.0
 
 
 class Allowed(Struct, frozen=True):
-    """The answer to whether a call may be run."""
+    """The decision about a tool call, returned by the agent's `allow` function."""
 
     run: bool
+    """Whether to run the call."""
     reason: str = ""
-    """Reason for the model, if it may not."""
+    """If the call is denied: the reason, which is sent to the model."""
     stop: bool = False
-    """End the whole run: no other call of this response is run or asked about."""
+    """If the call is denied: end the whole run. The other calls of this response are not run, and `allow` is not
+    called for them."""
+    by_user: bool = True
+    """If the call is denied: whether a user did it. Otherwise, the model gets only the reason."""
 
 
 ALLOWED: Final = Allowed(True)
@@ -70,17 +74,17 @@ def prepare_call(call: ToolCall, tools: Mapping[str, AgentTool], *, is_whole: bo
         # A partial command must never be run, even if it happens to be valid JSON.
         return failed_result(
             call,
-            "Error: the answer was cut off before the arguments of this call were whole. Nothing was run. "
-            "Make the call again; if its arguments are very long, do the work in smaller steps.",
+            "Error: the response was cut off before the arguments of this call were complete. Nothing was run. "
+            "Make the call again. If the arguments are very long, split the work into smaller steps.",
         )
     tool = tools.get(call.name)
     if tool is None:
         known = ", ".join(sorted(tools)) or "none"
-        return failed_result(call, f"Error: there is no tool {call.name!r}. There are: {known}")
+        return failed_result(call, f"Error: unknown tool {call.name!r}. Available tools: {known}.")
     try:
         by_place, named = tool.read(call.arguments)
     except ArgumentsInvalid as error:
-        return failed_result(call, f"Error: wrong arguments for {call.name}. Nothing was run. {error}")
+        return failed_result(call, f"Error: invalid arguments for {call.name}. Nothing was run. {error}")
     return Ready(call, tool, by_place, named)
 
 
@@ -103,16 +107,17 @@ async def run_ready(ready: Ready, *, timeout: float, limit: int) -> ToolResult:
             late = False
     if late:
         return failed_result(
-            call, f"Error: {call.name} did not finish within {timeout:g} seconds and was stopped. There is no result."
+            call, f"Error: {call.name} timed out after {timeout:g} seconds and was stopped. There is no result."
         )
     if task.cancelled():
-        return failed_result(call, f"Error: {call.name} was cancelled from inside. There is no result.")
+        return failed_result(call, f"Error: {call.name} raised CancelledError. There is no result.")
     error = task.exception()
     if error is None:
         try:
             return ToolResult(call.id, call.name, _parts(task.result(), limit))
         except Exception as unreadable:  # converting the result runs its own code
-            text = f"Error: {call.name} has finished, but its result cannot be written: {describe_error(unreadable)}"
+            why = describe_error(unreadable)
+            text = f"Error: {call.name} finished, but its result cannot be converted to text: {why}"
             return failed_result(call, cut_middle(_sendable(text), limit))
     text = str(error) if isinstance(error, ToolFailed) else f"Error: {describe_error(error)}"
     return failed_result(call, cut_middle(_sendable(text), limit))
@@ -146,7 +151,7 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
         else:
             # `Runner.close` would wait for them forever.
             names = ", ".join(sorted(task.get_name() for task in stubborn))
-            warnings.warn(f"{names} did not stop when cancelled, and was abandoned", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"abandoned because it did not stop when cancelled: {names}", RuntimeWarning, stacklevel=3)
             for task in stubborn:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # as `gather` does; it was reported
             loop.run_until_complete(loop.shutdown_asyncgens())
@@ -170,7 +175,7 @@ async def _call(ready: Ready) -> Any:
         return await result if inspect.isawaitable(result) else result
     except (SystemExit, KeyboardInterrupt) as error:
         # asyncio would end the whole program for it.
-        raise ToolFailed(f"Error: {ready.tool.name} wanted to end the program ({describe_error(error)})") from error
+        raise ToolFailed(f"Error: {ready.tool.name} tried to exit the program ({describe_error(error)})") from error
 
 
 def _is_async(function: Any) -> bool:

@@ -19,8 +19,8 @@ from moonshim.errors import InvalidInput
 __all__ = ["ArgumentsInvalid", "Signature", "read_signature"]
 
 _REFUSED: Final = {
-    inspect.Parameter.VAR_POSITIONAL: "*{} has no name that a model could use: name each parameter",
-    inspect.Parameter.VAR_KEYWORD: "**{} has no names that a model could know: name each parameter",
+    inspect.Parameter.VAR_POSITIONAL: "*{} is not supported; declare each parameter by name",
+    inspect.Parameter.VAR_KEYWORD: "**{} is not supported; declare each parameter by name",
 }
 _LONGEST_ERROR: Final = 2000
 _MANY: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -53,7 +53,7 @@ class Signature(Struct, frozen=True):
                 # Models write "3" for 3 and 3.0 for 3: anything unambiguous is accepted.
                 taken = msgspec.convert(given, self.takes, dec_hook=_convert, strict=False)
             except Exception:
-                raise ArgumentsInvalid(f"{_short_message(error)}. It takes {_summarize_schema(self.schema)}") from None
+                raise ArgumentsInvalid(f"{_short_message(error)}. {_summarize_schema(self.schema)}") from None
         named = {name: value for name, value in _fields(taken) if value is not UNSET}
         last = max((place for place, one in enumerate(self.positional) if one.name in named), default=-1)
         by_place = [named.pop(one.name, one.default) for one in self.positional[: last + 1]]
@@ -66,7 +66,7 @@ def read_object(arguments: str) -> dict[str, Any]:
         return {}
     given = decode_object(arguments.encode("utf-8", "surrogatepass"))
     if given is None:
-        raise ArgumentsInvalid(f"The arguments are not one JSON object{_why_not(arguments)}")
+        raise ArgumentsInvalid(f"The arguments must be a JSON object{_why_not(arguments)}")
     return given
 
 
@@ -82,7 +82,7 @@ def _why_not(arguments: str) -> str:
         value = msgspec.json.decode(arguments.encode("utf-8", "surrogatepass"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return f": {error}"
-    return f", but {type(value).__name__}"
+    return f", not {type(value).__name__}"
 
 
 def read_signature(function: Callable[..., Any], names: Mapping[str, Any] | None = None) -> Signature:
@@ -114,7 +114,7 @@ def read_signature(function: Callable[..., Any], names: Mapping[str, Any] | None
         raise
     except Exception as error:  # msgspec has no single error for hints that it does not support
         why = str(error).splitlines()[-1]
-        raise InvalidInput(f"the hints of {owner} cannot be told to a model: {why}", field="tools") from error
+        raise InvalidInput(f"the type hints of {owner} have no JSON schema: {why}", field="tools") from error
     for one in parameters:
         properties = schema["properties"][one.name]
         description = _hint_description(hints.get(one.name)) or documented.parameters.get(one.name)
@@ -131,12 +131,12 @@ def _parameters(function: Callable[..., Any], owner: str) -> list[inspect.Parame
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{owner} does not say what it takes: {error}", field="tools") from error
+        raise InvalidInput(f"cannot read the signature of {owner}: {error}", field="tools") from error
     for number, one in enumerate(parameters):
         if one.kind in _REFUSED:
             raise InvalidInput(f"{owner}: {_REFUSED[one.kind].format(one.name)}", field="tools")
         if number == 0 and one.name in ("self", "cls"):
-            raise InvalidInput(f"{owner} is a method: make a tool of it with tool(its_object.{owner})", field="tools")
+            raise InvalidInput(f"{owner} is an unbound method; use tool(instance.{owner})", field="tools")
     return parameters
 
 
@@ -157,7 +157,7 @@ def _hints(function: Callable[..., Any], names: Mapping[str, Any], owner: str) -
     except TypeError:
         return {}
     except Exception as error:  # a quoted hint is code, and can fail in any way
-        raise InvalidInput(f"a hint of {owner} cannot be read: {error}", field="tools") from error
+        raise InvalidInput(f"cannot resolve the type hints of {owner}: {error}", field="tools") from error
 
 
 def _closure_names(function: Any) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def _schema_of(takes: type[Struct]) -> dict[str, Any]:
             return {"type": "string", "format": "path"}
         if _is_pydantic(kind):
             return _pydantic_schema(kind, definitions)
-        raise NotImplementedError(f"nothing is known of {kind.__qualname__}")
+        raise NotImplementedError(f"unsupported type {kind.__qualname__}")
 
     (root,), components = msgspec.json.schema_components([takes], schema_hook=hook, ref_template="#/$defs/{name}")
     schema: dict[str, Any] = components.pop(root["$ref"].removeprefix("#/$defs/"))
@@ -233,7 +233,7 @@ def _pydantic_schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     schema: dict[str, Any] = kind.model_json_schema(ref_template=f"#/$defs/{own}{{model}}")
     for name, definition in schema.pop("$defs", {}).items():
         if definitions.setdefault(own + name, definition) != definition:
-            raise InvalidInput(f"two models are both called {kind.__name__}: rename one", field="tools")
+            raise InvalidInput(f"two pydantic models are called {kind.__name__}; rename one", field="tools")
     return schema
 
 
@@ -278,4 +278,4 @@ def _summarize_schema(schema: dict[str, Any]) -> str:
     required = schema.get("required", [])
     optional = [name for name in schema["properties"] if name not in required]
     parts = [f"{word}: {', '.join(names)}" for word, names in (("required", required), ("optional", optional)) if names]
-    return "; ".join(parts) or "nothing"
+    return f"Parameters: {'; '.join(parts) or 'none'}."

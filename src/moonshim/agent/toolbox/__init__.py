@@ -1,4 +1,4 @@
-"""A folder -> the tools for an agent that works in it: bash, read_file, write_file, edit_file, glob, grep."""
+"""Tools for an agent that works in a folder: bash, read_file, write_file, edit_file, glob and grep."""
 
 from __future__ import annotations
 
@@ -24,13 +24,20 @@ def toolbox(
     output_limit: int = 30_000,
     hidden: Iterable[str] = (),
 ) -> list[AgentTool]:
-    """Tools for this folder. Those that change something have `asks`: the agent's `allow` is asked for each call.
+    """Return the tools for an agent that works in a folder.
 
-    Files outside of the folder cannot be read or written, also through links, unless `outside` allows it. A command
-    is started in the folder but can access anything: permission is the only restriction. `seconds` is how long a
-    command may take unless it asks for more, up to `most_seconds`; `output_limit` is how many characters of output
-    the model gets; `hidden` are environment variables that commands do not see, such as keys: they are not handed
-    down, and on Linux they are blanked in this process's /proc/PID/environ.
+    `bash`, `write_file` and `edit_file` have `asks=True`: the agent's `allow` function decides about each call. The
+    file tools cannot leave the folder, not even through symbolic links, unless `outside` is set. Commands start in the
+    folder but can access anything that the user can: permission is their only restriction.
+
+    Args:
+        folder: The folder to work in.
+        outside: Whether the file tools may read and write files outside the folder.
+        seconds: The default time limit of a command, in seconds.
+        most_seconds: The maximum time limit that the model can set for a command.
+        output_limit: The maximum number of characters of output that the model gets.
+        hidden: Environment variables that commands must not see, such as API keys. They are not passed on, and on Linux
+            they are also erased from `/proc/PID/environ` of this process.
 
     >>> [one.name for one in toolbox() if one.asks]
     ['bash', 'write_file', 'edit_file']

@@ -19,19 +19,19 @@ _PLACES_SHOWN: Final = 10
 
 
 class Files:
-    """The files of one folder. Every failure is a `ToolFailed` that says what to do instead."""
+    """The files of one folder. Every failure raises a `ToolFailed` that says what to do instead."""
 
     def __init__(self, folder: WorkingFolder, limit: int) -> None:
         self._folder = folder
         self._limit = limit
 
     def read_file(self, path: str, offset: int = 1, limit: int = _LINES) -> str:
-        """Read a text file. Each line comes with its number and a tab before it, which are not part of the file.
+        """Read a text file. Each line is prefixed with its line number and a tab, which are not part of the file.
 
         Args:
-            path: The file, from the working directory or absolute.
-            offset: The number of the first line to read.
-            limit: How many lines to read at most.
+            path: The file: a path relative to the working directory, or an absolute path.
+            offset: The line number to start at.
+            limit: The maximum number of lines to read.
         """
         found = self._folder.find_file(path)
         if offset < 1 or limit < 1:
@@ -47,7 +47,7 @@ class Files:
             if number < offset:
                 continue
             if len(shown) == most or size > self._limit:
-                shown.append(f"\n(There is more: read on with offset={number}.)")
+                shown.append(f"\n(More lines follow. Continue with offset={number}.)")
                 return "\n".join(shown)
             one = f"{number:>6}\t{_shorten(line)}"
             shown.append(one)
@@ -59,11 +59,11 @@ class Files:
         return "\n".join(shown)
 
     def write_file(self, path: str, content: str) -> str:
-        """Write a file: a new one, or a new text for one that is there. Folders that are missing are made.
+        """Create a file, or replace the content of an existing one. Missing folders are created.
 
         Args:
-            path: The file, from the working directory or absolute.
-            content: The whole text of the file.
+            path: The file: a path relative to the working directory, or an absolute path.
+            content: The complete content of the file.
         """
         found = self._folder.find(path)
         existed = self._folder.mode_of(found, path) is not None
@@ -75,20 +75,20 @@ class Files:
         return f"{word} {self._folder.display(found)}: {_count(content.splitlines())}, {len(data)} bytes."
 
     def edit_file(self, path: str, old_string: str, new_string: str, replace_all: bool = False) -> str:
-        """Replace a text in a file by another. The old text must be in the file exactly once.
+        """Replace text in a file. The old text must occur exactly once, unless replace_all is set.
 
         Args:
-            path: The file, from the working directory or absolute.
-            old_string: The text to replace, exactly as it is in the file, with its indentation and without line
-                numbers; with enough lines around it that it is there only once.
-            new_string: The text to put in its place.
-            replace_all: Replace it wherever it is.
+            path: The file: a path relative to the working directory, or an absolute path.
+            old_string: The text to replace, exactly as it is in the file, including indentation but without line
+                numbers. Include enough surrounding lines to make it unique.
+            new_string: The new text.
+            replace_all: Replace every occurrence.
         """
         found = self._folder.find_file(path)
         if not old_string:
-            raise ToolFailed("Error: old_string is empty. Use write_file to make a new file.")
+            raise ToolFailed("Error: old_string is empty. Use write_file to create a file.")
         if old_string == new_string:
-            raise ToolFailed("Error: old_string and new_string are the same.")
+            raise ToolFailed("Error: old_string and new_string are identical.")
         file = read_text_file(found, path)
         if file.is_crlf or (old_string not in file.text and file.line_end == "\r\n"):
             # Models write line endings as \n, whatever the file has; also where only the new text has one.
@@ -99,8 +99,8 @@ class Files:
         if len(places) > 1 and not replace_all:
             lines = ", ".join(str(_line_at(file.text, place)) for place in places[:_PLACES_SHOWN])
             raise ToolFailed(
-                f"Error: old_string is in {path} {len(places)} times (lines {lines}). "
-                "Add lines around it so that it is there only once, or set replace_all."
+                f"Error: old_string occurs {len(places)} times in {path} (lines {lines}). "
+                "Include more surrounding lines so that it is unique, or set replace_all."
             )
         write_bytes(found, file.encode(file.text.replace(old_string, new_string)), path)
         if len(places) > 1:
@@ -113,12 +113,12 @@ def _lines_of(path: Path, shown: str) -> tuple[Iterable[str], str]:
     try:
         large = path.stat().st_size > LARGEST
     except OSError as error:
-        raise ToolFailed(f"Error: {shown} cannot be read: {error.strerror}.") from error
+        raise ToolFailed(f"Error: cannot read {shown}: {error.strerror}.") from error
     if large:
         return _stream_lines(path, shown), ""
     file = read_text_file(path, shown)
     text = file.text.replace("\r\n", "\n").removesuffix("\n")
-    note = "" if file.encoding == "utf-8" else f"\n\n(The file is written in {file.encoding}.)"
+    note = "" if file.encoding == "utf-8" else f"\n\n(The file is encoded in {file.encoding}.)"
     return (text.split("\n") if file.text else []), note
 
 
@@ -134,11 +134,11 @@ def _stream_lines(path: Path, shown: str) -> Iterator[str]:
                     piece = file.readline(LARGEST)
                 yield line
     except OSError as error:
-        raise ToolFailed(f"Error: {shown} cannot be read: {error.strerror}.") from error
+        raise ToolFailed(f"Error: cannot read {shown}: {error.strerror}.") from error
 
 
 def _shorten(line: str) -> str:
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} … (the line goes on)"
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} … (line truncated)"
 
 
 def _count(lines: list[str]) -> str:
@@ -162,11 +162,11 @@ def _similar_lines(text: str, wanted: str) -> str:
     """Where the text matches apart from white space: what models get wrong most."""
     first = next((line.strip() for line in wanted.splitlines() if line.strip()), "")
     if not first:
-        return " It must be there exactly, with every blank."
+        return " It must match exactly, including white space."
     for number, line in enumerate(text.splitlines(), start=1):
         if first in line.strip():
             return (
                 f" Its first line is at line {number}: {_shorten(line)!r}. "
-                "The text must be the same to the letter, also in blanks and line ends. Read the file again."
+                "The text must match exactly, including white space and line endings. Read the file again."
             )
-    return " Read the file again: the text must be the same to the letter."
+    return " The text must match exactly. Read the file again."

@@ -23,18 +23,16 @@ class WorkingFolder:
     def find(self, path: str) -> Path:
         """The absolute path, with links resolved; it need not exist."""
         if "\0" in path:
-            raise ToolFailed("Error: a path cannot have a NUL character in it.")
+            raise ToolFailed("Error: the path contains a NUL character.")
         if not path.strip():
             raise ToolFailed("Error: the path is empty.")
         try:
             wanted = Path(path).expanduser() if path.startswith("~") else Path(path)
             found = Path(os.path.realpath(self.root / wanted))
         except (OSError, ValueError, RuntimeError) as error:
-            raise ToolFailed(f"Error: {path!r} is no path: {error}") from error
+            raise ToolFailed(f"Error: invalid path {path!r}: {error}") from error
         if not self.outside and not self.has(found):
-            raise ToolFailed(
-                f"Error: {path} is outside of the working directory ({self.root}), and that is not allowed."
-            )
+            raise ToolFailed(f"Error: {path} is outside the working directory ({self.root}), which is not allowed.")
         return found
 
     def has(self, path: Path) -> bool:
@@ -52,27 +50,27 @@ class WorkingFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise ToolFailed(f"Error: {path} cannot be used: {error.strerror}.") from error
+            raise ToolFailed(f"Error: cannot access {path}: {error.strerror}.") from error
 
     def find_file(self, path: str) -> Path:
         """An existing regular file, not a folder, pipe or device."""
         found = self.find(path)
         mode = self.mode_of(found, path)
         if mode is None:
-            raise ToolFailed(f"Error: there is no file {path}.{_suggest_path(found)}")
+            raise ToolFailed(f"Error: file {path} does not exist.{_suggest_path(found)}")
         if stat.S_ISDIR(mode):
-            raise ToolFailed(f"Error: {path} is a folder. Use glob to see what is in it.")
+            raise ToolFailed(f"Error: {path} is a folder. Use glob to list its files.")
         if not stat.S_ISREG(mode):
-            raise ToolFailed(f"Error: {path} is no ordinary file.")
+            raise ToolFailed(f"Error: {path} is not a regular file.")
         return found
 
     def find_folder(self, path: str) -> Path:
         found = self.find(path)
         mode = self.mode_of(found, path)
         if mode is None:
-            raise ToolFailed(f"Error: there is no folder {path}.{_suggest_path(found)}")
+            raise ToolFailed(f"Error: folder {path} does not exist.{_suggest_path(found)}")
         if not stat.S_ISDIR(mode):
-            raise ToolFailed(f"Error: {path} is no folder.")
+            raise ToolFailed(f"Error: {path} is not a folder.")
         return found
 
 
@@ -82,4 +80,4 @@ def _suggest_path(missing: Path) -> str:
     except OSError:
         return ""
     close = get_close_matches(missing.name, names, n=3)
-    return f" There is {', '.join(close)}." if close else ""
+    return f" Did you mean {', '.join(close)}?" if close else ""

@@ -43,44 +43,44 @@ class Search:
         self._hidden = hidden
 
     def glob(self, pattern: str, path: str = ".") -> str:
-        """Find files by their names, in a folder and all folders in it.
+        """Find files by name, in a folder and its subfolders.
 
         Args:
-            pattern: `*.py` is any such name, wherever it is; `src/**/*.ts` is any such file somewhere under src;
-                `{a,b}` is either.
-            path: The folder to look in.
+            pattern: `*.py` matches file names in any folder; `src/**/*.ts` matches files anywhere under src;
+                `{a,b}` matches either.
+            path: The folder to search.
         """
         base = self._folder.find_folder(path)
         if not pattern.strip():
             raise ToolFailed("Error: the pattern is empty.")
         _check_length(pattern)
         if pattern.startswith("/"):
-            raise ToolFailed("Error: the pattern begins at the folder to look in, not at the root. Say it in path.")
+            raise ToolFailed("Error: the pattern cannot start with /. Set path to the folder to search.")
         fits = walking.matcher(pattern)
         files = islice(walking.walk(self._root, str(base)), _LOOKED_AT)
         found = list(islice((full for inner, full in files if fits(inner)), _MOST_FILES + 1))
         if not found:
-            return f"No file fits {pattern}."
+            return f"No files match {pattern}."
         lines = [self._folder.display(Path(full)) for full in found[:_MOST_FILES]]
         if len(found) > _MOST_FILES:
-            lines.append(f"\n(There are more than {_MOST_FILES}: use a narrower pattern.)")
+            lines.append(f"\n(More than {_MOST_FILES} files match. Use a narrower pattern.)")
         return "\n".join(lines)
 
     async def grep(
         self, pattern: str, path: str = ".", glob: str = "", ignore_case: bool = False, context: int = 0
     ) -> str:
-        """Find lines by a regular expression (Python's), in a file or in all text files of a folder.
+        """Find lines that match a regular expression (Python syntax), in a file or in all text files of a folder.
 
         Args:
-            pattern: The regular expression, for one line.
-            path: The file or the folder to look in.
-            glob: Look only into files that fit this, such as `*.py`.
-            ignore_case: Whether upper and lower case are the same.
-            context: How many lines to show before and after each.
+            pattern: The regular expression, matched against single lines.
+            path: The file or folder to search.
+            glob: Search only files that match this pattern, such as `*.py`.
+            ignore_case: Ignore upper and lower case.
+            context: The number of lines to show before and after each match.
         """
         base = self._folder.find(path)
         if self._folder.mode_of(base, path) is None:
-            raise ToolFailed(f"Error: there is no {path}.")
+            raise ToolFailed(f"Error: {path} does not exist.")
         if not pattern:
             raise ToolFailed("Error: the pattern is empty.")
         _check_length(glob)
@@ -94,7 +94,7 @@ class Search:
         }
         lines, note = await self._run_search(query)
         if not lines:
-            return f"No line fits {pattern}.{note}"
+            return f"No lines match {pattern}.{note}"
         return "\n".join(lines) + note
 
     @property
@@ -124,7 +124,7 @@ class Search:
                 return lines, await self._read(process.stdout, lines)
         except TimeoutError:
             return lines, (
-                f"\n\n(Stopped after {self._seconds:g} seconds: look into fewer files, or use a simpler expression.)"
+                f"\n\n(Stopped after {self._seconds:g} seconds. Search fewer files or use a simpler expression.)"
             )
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -143,7 +143,7 @@ class Search:
                 return ""
             hits += found["hit"]
             if hits > _MOST_LINES or size > self._limit:
-                return f"\n\n(There are more: {_MOST_LINES} lines, or {self._limit} characters, are shown at most.)"
+                return f"\n\n(Truncated: at most {_MOST_LINES} lines or {self._limit} characters are shown.)"
             shown = self._folder.display(Path(os.fsdecode(found["path"])))
             if lines and (last[0] != shown or last[1] != found["line"] - 1) and not found["hit"]:
                 lines.append("--")
@@ -151,9 +151,9 @@ class Search:
             lines.append(f"{shown}{mark}{found['line']}{mark} {found['text']}")
             size += len(lines[-1]) + 1
             last = (shown, found["line"])
-        raise ToolFailed("Error: the search ended before it was done.")
+        raise ToolFailed("Error: the search process ended unexpectedly.")
 
 
 def _check_length(pattern: str) -> None:
     if len(pattern) > _LONGEST_PATTERN:
-        raise ToolFailed(f"Error: a pattern for names has at most {_LONGEST_PATTERN} characters.")
+        raise ToolFailed(f"Error: the file name pattern is longer than {_LONGEST_PATTERN} characters.")

@@ -66,17 +66,17 @@ class Shell:
         self._hidden = frozenset(hidden)
 
     async def bash(self, command: str, timeout: float | None = None) -> str:
-        """Run a command with bash in the working directory, and get what it prints, errors included.
+        """Run a command with bash in the working directory and return its output, including stderr.
 
-        It has no input and no terminal. Each call is a new shell: `cd` and variables do not last. What it leaves
-        running in the background is ended with it.
+        The command has no stdin and no terminal. Each call starts a new shell: `cd` and variables do not persist.
+        Background processes are killed when the command ends.
 
         Args:
             command: The command.
-            timeout: How many seconds it may take.
+            timeout: The maximum run time in seconds.
         """
         if "\0" in command:
-            raise ToolFailed("Error: a command cannot have a NUL character in it.")
+            raise ToolFailed("Error: the command contains a NUL character.")
         # Not `timeout <= 0`: a model may write "nan", which compares false with everything.
         seconds = timeout if timeout is not None and timeout > 0 else self._seconds
         seconds = min(seconds, self._most_seconds)
@@ -84,9 +84,9 @@ class Shell:
         if ran.code == 0:
             return ran.output or "(no output)"
         how = (
-            f"(Stopped after {seconds:g} seconds, with everything that it had started.)"
+            f"(Timed out after {seconds:g} seconds. The command and all processes it started were killed.)"
             if ran.code is None
-            else f"(It ended with {_describe_exit(ran.code)}.)"
+            else f"(Failed with {_describe_exit(ran.code)}.)"
         )
         raise ToolFailed(f"{ran.output}\n\n{how}".strip())
 
@@ -109,7 +109,7 @@ class Shell:
                     start_new_session=True,
                 )
             except (OSError, ValueError) as error:
-                raise ToolFailed(f"Error: the shell cannot be started: {error}") from error
+                raise ToolFailed(f"Error: cannot start the shell: {error}") from error
             finally:
                 os.close(writing)
             try:
@@ -201,7 +201,7 @@ class _Output(asyncio.Protocol):
 
     def text(self) -> str:
         self._trim()
-        middle = f"\n\n… {self._left_out} bytes are left out here …\n\n" if self._left_out else ""
+        middle = f"\n\n… {self._left_out} bytes omitted …\n\n" if self._left_out else ""
         head, tail = bytes(self._head), bytes(self._tail)
         if not self._left_out:
             return (head + tail).decode("utf-8", "replace")

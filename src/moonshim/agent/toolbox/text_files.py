@@ -50,7 +50,7 @@ class TextFile(Struct, frozen=True):
         try:
             return self.mark + text.encode(self.encoding)
         except UnicodeEncodeError as error:
-            raise ToolFailed(f"Error: this cannot be written in {self.encoding}: {error.reason}.") from error
+            raise ToolFailed(f"Error: the text cannot be encoded in {self.encoding}: {error.reason}.") from error
 
 
 def looks_binary(data: bytes) -> bool:
@@ -64,7 +64,7 @@ def read_text_file(path: Path, shown: str) -> TextFile:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
     except OSError as error:
-        raise ToolFailed(f"Error: {shown} cannot be read: {error.strerror}.") from error
+        raise ToolFailed(f"Error: cannot read {shown}: {error.strerror}.") from error
     if len(data) > LARGEST:
         raise ToolFailed(f"Error: {shown} is larger than {LARGEST // 2**20} MB.")
     if looks_binary(data):
@@ -101,4 +101,4 @@ def write_bytes(path: Path, data: bytes, shown: str) -> None:
                 beside.unlink()
             raise
     except OSError as error:
-        raise ToolFailed(f"Error: {shown} cannot be written: {error.strerror}.") from error
+        raise ToolFailed(f"Error: cannot write {shown}: {error.strerror}.") from error

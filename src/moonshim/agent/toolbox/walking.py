@@ -120,7 +120,7 @@ def search(query: dict[str, Any]) -> Iterator[dict[str, Any]]:
     try:
         wanted = re.compile(query["pattern"], re.IGNORECASE if query["ignore_case"] else 0)
     except (re.error, RecursionError, OverflowError) as error:
-        yield {"error": f"{query['pattern'][:LONGEST_LINE]!r} is not a regular expression: {error}"}
+        yield {"error": f"invalid regular expression {query['pattern'][:LONGEST_LINE]!r}: {error}"}
         return
     base, root = query["base"], query["root"]
     fits = matcher(query["glob"]) if query["glob"] else lambda path: True

@@ -25,7 +25,7 @@ class CommandResult(Struct, frozen=True):
 
 
 class UsageError(MoonshimError):
-    """A command was used wrongly; the message says how to use it."""
+    """A command was used incorrectly; the message explains what is wrong."""
 
     code = "misused_command"
 

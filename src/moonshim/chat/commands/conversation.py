@@ -26,12 +26,12 @@ def history(session: Session, words: str) -> CommandResult:
     messages = session.history.messages
     if words:
         if not words.isdecimal() or not 1 <= int(words) <= len(messages):
-            raise UsageError(f"there is no message {words}: there are {len(messages)}")
+            raise UsageError(f"no message {words}: the conversation has {count_messages(len(messages))}")
         return CommandResult(as_markdown([messages[int(words) - 1]]).rstrip())
     if not messages:
-        return CommandResult("nothing was said yet")
+        return CommandResult("the conversation is empty")
     lines = [f"{number:>3}  {_NAMES[one.role]:<5}  {_short(one)}" for number, one in enumerate(messages, start=1)]
-    return CommandResult("\n".join([*lines, "/history NUMBER shows one of them whole"]), column=12)
+    return CommandResult("\n".join([*lines, "/history NUMBER shows one message in full"]), column=12)
 
 
 _NAMES = {"system": "sys", "user": "you", "assistant": "model", "tool": "tool"}
@@ -58,34 +58,32 @@ def _short(message: Message) -> str:
 def save(session: Session, words: str) -> CommandResult:
     history = session.history
     if not words:
-        state = "" if history.is_kept else "\nnot all of it: the file cannot be written"
+        state = "" if history.is_kept else "\nwarning: the file cannot be written, so the latest messages are not saved"
         return CommandResult(
-            f"everything is kept as it is said: {history.path}{state}\n"
-            f"{session.resume_command} goes on with it; /save NAME keeps a copy"
+            f"saved automatically in {history.path}{state}\n"
+            f"{session.resume_command} continues it; /save NAME saves a copy"
         )
     if not history.messages:
-        raise UsageError("nothing was said yet")
+        raise UsageError("the conversation is empty")
     path = session.shelf.path(words)
     history.copy_to(path).close()
-    return CommandResult(f"kept as {path}\n/load {words} goes on from here")
+    return CommandResult(f"saved a copy as {path}\n/load {words} continues from here")
 
 
 def load(session: Session, words: str) -> CommandResult:
     if not words:
         rows = session.shelf.newest()
         if not rows:
-            return CommandResult(f"there is no conversation in {session.shelf.folder} yet")
+            return CommandResult(f"no conversations in {session.shelf.folder} yet")
         lines = []
         for row in rows:
             modified = f"{datetime.fromtimestamp(row.modified):%Y-%m-%d %H:%M}"
             lines.append(f"{row.id}  {modified}  {count_messages(row.count):>12}  {row.words}")
-        return CommandResult(
-            "\n".join([*lines, "/load NAME goes on with one of them; the beginning of a name is enough"])
-        )
+        return CommandResult("\n".join([*lines, "/load NAME continues one of them; a unique prefix is enough"]))
     session.load(words)
     count = count_messages(len(session.history.messages))
     troubles = "".join(f"\n{trouble}" for trouble in session.history.troubles)
-    return CommandResult(f"this is {session.history.path.stem}: {count}{troubles}\n/history lists them")
+    return CommandResult(f"loaded {session.history.path.stem}: {count}{troubles}\n/history lists them")
 
 
 def conversations(session: Session) -> Sequence[str]:
@@ -95,10 +93,10 @@ def conversations(session: Session) -> Sequence[str]:
 def export(session: Session, words: str) -> CommandResult:
     format, _, name = words.partition(" ")
     if format not in EXPORTS:
-        raise UsageError(f"`{format}` is no format" if format else "for whom?")
+        raise UsageError(f"unknown format `{format}`" if format else "a format is missing")
     messages = session.history.messages
     if not messages:
-        raise UsageError("nothing was said yet")
+        raise UsageError("the conversation is empty")
     suffix = EXPORTS[format][0]
     default = (
         f"{session.history.path.stem}.{suffix}" if suffix == "md" else f"{session.history.path.stem}.{format}.{suffix}"
@@ -109,8 +107,8 @@ def export(session: Session, words: str) -> CommandResult:
         with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except FileExistsError:
-        raise UsageError(f"{path} is there already: give another name") from None
-    return CommandResult(f"written to {path}")
+        raise UsageError(f"{path} already exists; choose another name") from None
+    return CommandResult(f"exported to {path}")
 
 
 def exports(session: Session) -> Sequence[str]:
@@ -120,7 +118,7 @@ def exports(session: Session) -> Sequence[str]:
 def retry(session: Session, words: str) -> CommandResult:
     _reject_arguments("retry", words)
     if not session.history.messages:
-        raise UsageError("nothing was said yet")
+        raise UsageError("the conversation is empty")
     return CommandResult(then="retry")
 
 
@@ -129,14 +127,14 @@ def undo(session: Session, words: str) -> CommandResult:
     before = session.history.messages
     count = session.agent.undo()
     if not count:
-        raise UsageError("there is nothing to take back")
-    return CommandResult(f"taken back: {_short(before[-count])} ({count_messages(count)})")
+        raise UsageError("nothing to undo")
+    return CommandResult(f"removed: {_short(before[-count])} ({count_messages(count)})")
 
 
 def clear(session: Session, words: str) -> CommandResult:
     _reject_arguments("clear", words)
     former = session.start_new()
-    return CommandResult(f"a new conversation; /load {former} goes back" if former else "a new conversation")
+    return CommandResult(f"new conversation; /load {former} returns to the last one" if former else "new conversation")
 
 
 def cost(session: Session, words: str) -> CommandResult:
@@ -146,13 +144,13 @@ def cost(session: Session, words: str) -> CommandResult:
     if ledger.is_counted:
         lines.append(f"tokens:  {ledger.input:,} in ({ledger.cached:,} cached), {ledger.output:,} out")
         if ledger.reasoning:
-            lines[-1] += f" ({ledger.reasoning:,} of reasoning)"
+            lines[-1] += f" ({ledger.reasoning:,} for reasoning)"
     else:
-        lines.append("tokens:  the host has told of none")
+        lines.append("tokens:  not reported by the host")
     if ledger.cost:
         lines.append(f"cost:    {ledger.cost}")
     else:
-        lines.append("cost:    not known; [prices] in the configuration says what tokens cost")
+        lines.append("cost:    unknown; add [prices] to the configuration")
     lines.append(f"repairs: {ledger.repairs.total()}")
     lines += [f"  {count} × {rule}" for rule, count in ledger.repairs.most_common()]
     return CommandResult("\n".join(lines))
@@ -160,4 +158,4 @@ def cost(session: Session, words: str) -> CommandResult:
 
 def _reject_arguments(name: str, words: str) -> None:
     if words:
-        raise UsageError(f"/{name} takes nothing behind it")
+        raise UsageError(f"/{name} takes no arguments")

@@ -74,10 +74,10 @@ def tool_format(session: Session, words: str) -> CommandResult:
     if words:
         session.set(tool_format=None if words.lower() == "auto" else words.lower())
     one = session.provider
-    how = "set" if one.format_is_set else f"detected from the model's name, {one.model}"
+    how = "set" if one.format_is_set else f"detected from the model name, {one.model}"
     lines = [f"tool format: {one.tool_format} ({how})"]
     if not words:
-        lines += [list_formats(), "/toolformat NAME sets one, /toolformat auto goes by the model's name again"]
+        lines += [list_formats(), "/toolformat NAME sets one; /toolformat auto detects it from the model name"]
     return CommandResult("\n".join(lines))
 
 
@@ -89,7 +89,7 @@ def tools(session: Session, words: str) -> CommandResult:
     known = session.agent.tools
     if words:
         if words not in known:
-            raise UsageError(f"there is no tool `{words}`; there are {', '.join(known)}")
+            raise UsageError(f"unknown tool `{words}`; available tools: {', '.join(known)}")
         found = known[words]
         return CommandResult(
             f"{found.name}: {found.description or ''}\n{dumps(found.parameters, indent=2, ensure_ascii=False)}"
@@ -104,7 +104,7 @@ def tools(session: Session, words: str) -> CommandResult:
     lines += [f"always allowed: {grant.label}" for grant in permission.always.values()]
     lines.append(f"folder: {session.folder}")
     if permission.yolo:
-        lines.append("--yolo: nothing is asked")
+        lines.append("--yolo: all calls run without asking")
     return CommandResult("\n".join(lines), column=width + 2)
 
 
@@ -115,12 +115,14 @@ def tool_names(session: Session) -> Sequence[str]:
 def thinking(session: Session, words: str) -> CommandResult:
     wanted = words.lower()
     if wanted and wanted not in efforts(session):
-        raise UsageError(f"`{words}` is no way to think; there are {', '.join(WAYS_TO_THINK)}")
+        raise UsageError(f"unknown thinking mode `{words}`; use one of {', '.join(WAYS_TO_THINK)}")
     if wanted:
         session.set(thinking=wanted)
     chosen = session.setting.thinking
-    text = f"thinking: {chosen}" if chosen else "thinking: as the host does by itself"
-    return CommandResult(text if wanted else f"{text}\n/thinking on, off, or an effort: {', '.join(EFFORTS)}")
+    text = f"thinking: {chosen}" if chosen else "thinking: the host's default"
+    return CommandResult(
+        text if wanted else f"{text}\nset it with /thinking on, off, or an effort: {', '.join(EFFORTS)}"
+    )
 
 
 def efforts(session: Session) -> Sequence[str]:
@@ -130,7 +132,7 @@ def efforts(session: Session) -> Sequence[str]:
 def fold(session: Session, words: str) -> CommandResult:
     wanted = words.lower()
     if wanted not in ("", "on", "off"):
-        raise UsageError(f"`{words}` is neither on nor off")
+        raise UsageError(f"expected on or off, got `{words}`")
     session.folded = not session.folded if not wanted else wanted == "on"
     if session.folded:
         return CommandResult("reasoning is hidden (Ctrl-T or /fold shows it)")
@@ -139,4 +141,4 @@ def fold(session: Session, words: str) -> CommandResult:
 
 def _describe_answering(session: Session) -> str:
     one = session.provider
-    return f"{one.name}/{one.model} answers (tool format: {one.tool_format}{', set' if one.format_is_set else ''})"
+    return f"using {one.name}/{one.model} (tool format: {one.tool_format}{', set' if one.format_is_set else ''})"

@@ -37,7 +37,7 @@ def is_command(line: str) -> bool:
 
 
 def run_command(session: Session, line: str) -> CommandResult:
-    """Run a command. Never raises: what cannot be done is reported."""
+    """Run a command. Never raises: errors become the output."""
     found = _LINE.fullmatch(line.strip())
     name, words = (found[1].lower(), (found[2] or "").strip()) if found else ("", "")
     name = _OTHER_NAMES.get(name, name)
@@ -55,10 +55,10 @@ def run_command(session: Session, line: str) -> CommandResult:
 
 
 def _unknown(name: str) -> str:
-    close = get_close_matches(name, COMMANDS, n=_NEAREST, cutoff=0.5)
+    close = get_close_matches(name, COMMANDS, n=_NEAREST, cutoff=0.6)
     close += [known for known in COMMANDS if name and known.startswith(name) and known not in close]
-    nearest = f"; the nearest: {', '.join(f'/{known}' for known in close)}" if close else ""
-    return f"there is no command /{name}{nearest}\n/help lists all of them"
+    nearest = f" (did you mean {', '.join(f'/{known}' for known in close)}?)" if close else ""
+    return f"unknown command /{name}{nearest}\n/help lists all commands"
 
 
 def _help(session: Session, words: str) -> CommandResult:
@@ -81,34 +81,32 @@ def _leave(session: Session, words: str) -> CommandResult:
 
 
 KEYS: Final = (
-    "Enter sends; Alt-Enter, Ctrl-J or a backslash at the end of a line begins another line.",
-    "Up, Down and Ctrl-R search what you have typed; Tab completes commands, models, formats and file names.",
-    "Ctrl-T shows or hides reasoning; Ctrl-C stops an answer, twice leaves; Ctrl-D leaves.",
+    "Enter sends. Alt-Enter, Ctrl-J or a trailing backslash starts a new line.",
+    "Up, Down and Ctrl-R search earlier input. Tab completes commands, models, formats and file names.",
+    "Ctrl-T shows or hides reasoning. Ctrl-C stops the answer; press it twice to exit. Ctrl-D exits.",
 )
 _OTHER_NAMES: Final = {"quit": "exit", "q": "exit", "h": "help", "?": "help", "": "help"}
 
 
 COMMANDS: Final[dict[str, Command]] = {
     "help": Command("[command]", "list the commands and keys", _help, lambda session: list(COMMANDS)),
-    "model": Command("[name]", "show the models, or have another one answer", models.model, models.model_names),
-    "provider": Command(
-        "[name]", "show the providers, or have another one answer", models.provider, models.provider_names
-    ),
+    "model": Command("[name]", "list the models, or switch to another", models.model, models.model_names),
+    "provider": Command("[name]", "list the providers, or switch to another", models.provider, models.provider_names),
     "toolformat": Command(
-        "[name|auto]", "show or set how the model is told of tools", models.tool_format, models.format_names
+        "[name|auto]", "show or set how tools are described to the model", models.tool_format, models.format_names
     ),
     "tools": Command("[name]", "list the tools, or show one", models.tools, models.tool_names),
-    "thinking": Command("[on|off|effort]", "show or set how much is thought", models.thinking, models.efforts),
-    "fold": Command("[on|off]", "hide reasoning, or show it; also Ctrl-T", models.fold, lambda session: ("on", "off")),
-    "history": Command("[number]", "list the messages, or show one whole", talk.history),
-    "save": Command("[name]", "say where the conversation is kept, or keep a copy under a name", talk.save),
-    "load": Command("[name]", "list conversations, or go on with one", talk.load, talk.conversations),
+    "thinking": Command("[on|off|effort]", "show or set the thinking effort", models.thinking, models.efforts),
+    "fold": Command("[on|off]", "hide or show reasoning (also Ctrl-T)", models.fold, lambda session: ("on", "off")),
+    "history": Command("[number]", "list the messages, or show one in full", talk.history),
+    "save": Command("[name]", "show where the conversation is saved, or save a copy", talk.save),
+    "load": Command("[name]", "list saved conversations, or continue one", talk.load, talk.conversations),
     "export": Command(
-        "openai|anthropic|vercel|markdown [file]", "write the conversation for others", talk.export, talk.exports
+        "openai|anthropic|vercel|markdown [file]", "export the conversation to a file", talk.export, talk.exports
     ),
-    "retry": Command("", "ask again: a turn that failed goes on, one that was answered begins anew", talk.retry),
-    "undo": Command("", "take the last turn back", talk.undo),
-    "clear": Command("", "begin a new conversation; this one is kept", talk.clear),
-    "cost": Command("", "show tokens, costs and repairs so far", talk.cost),
-    "exit": Command("", "leave", _leave),
+    "retry": Command("", "retry the last turn: continue it if it failed, redo it if it was answered", talk.retry),
+    "undo": Command("", "remove the last turn", talk.undo),
+    "clear": Command("", "start a new conversation; this one stays saved", talk.clear),
+    "cost": Command("", "show tokens, cost and repairs so far", talk.cost),
+    "exit": Command("", "exit the chat", _leave),
 }

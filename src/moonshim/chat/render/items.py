@@ -67,7 +67,7 @@ def render(item: ScreenItem, *, height: int, width: int, growing: bool = False) 
         case TextItem(text=text):
             return _Markdown(_tail(text, height, width) if growing else text)
         case ReasoningItem(folded=True, words=words):
-            return _render_reasoning(f"{words} {'word' if words == 1 else 'words'} of reasoning ({FOLD_KEY} shows)")
+            return _render_reasoning(f"{words} {'word' if words == 1 else 'words'} of reasoning ({FOLD_KEY} to show)")
         case ReasoningItem(text=text):
             return _render_reasoning(_last_rows(clean(text), height, width)[0] if growing else clean(text).strip("\n"))
         case ToolCallItem():
@@ -130,7 +130,7 @@ def _render_call(item: ToolCallItem, height: int, width: int) -> RenderableType:
         start = "\n" if "\n" in shown else ""
         parts.append(_indent(Text.assemble((f"{name}: ", "dim"), start, shown, (_omission_note(left), "dim"))))
     if item.state == "broken":
-        parts.append(_indent(Text("was not finished", style="red")))
+        parts.append(_indent(Text("incomplete; not run", style="red")))
     if item.state == "done":
         parts.append(_render_result(item, height, room))
     return Group(*parts)
@@ -139,10 +139,10 @@ def _render_call(item: ToolCallItem, height: int, width: int) -> RenderableType:
 def _render_result(item: ToolCallItem, height: int, width: int) -> RenderableType:
     text = clean(item.result).strip("\n")
     shown, left = _first_rows(text, max(height, 3), width)
-    made = Text(shown or "(nothing)", style="red" if item.is_error else "")
+    made = Text(shown or "(no output)", style="red" if item.is_error else "")
     if not shown:
         made.stylize("dim")
-    made.append(_omission_note(left, " (/history shows all)"), style="dim")
+    made.append(_omission_note(left, " (/history to show all)"), style="dim")
     return Padding(made, (0, 0, 0, 2), expand=False)
 
 

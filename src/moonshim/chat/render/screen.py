@@ -62,10 +62,10 @@ class NoticeItem(Struct, frozen=True):
 ScreenItem: TypeAlias = TextItem | ReasoningItem | ToolCallItem | NoticeItem
 
 _ENDINGS: Final[dict[str, str]] = {
-    "rounds": "Too many rounds.",
-    "repeating": "The same call again and again.",
-    "failed": "The host failed.",
-    "refused": "Stopped: a call was not allowed.",
+    "rounds": "Round limit reached.",
+    "repeating": "The model kept repeating the same call.",
+    "failed": "The request failed.",
+    "refused": "Stopped: a tool call was denied.",
     "cancelled": "Stopped.",
 }
 

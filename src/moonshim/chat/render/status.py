@@ -15,7 +15,7 @@ __all__ = ["status_parts"]
 
 def status_parts(provider: Provider, ledger: UsageTotals) -> list[str]:
     """Model, format, tokens, cost, repairs."""
-    format = provider.tool_format + (" (set)" if provider.format_is_set else "")
+    format = f"tool format: {provider.tool_format}" + (" (set)" if provider.format_is_set else "")
     parts = [one_line(f"{provider.name}/{provider.model}"), format]
     if ledger.is_counted:
         parts.append(f"{ledger.input:,} in, {ledger.output:,} out")

@@ -62,7 +62,7 @@ class _Terminal:
                 if self._interrupted:
                     break
                 self._interrupted = True
-                self._canvas.say("Ctrl-C again, or /exit, leaves", "dim")
+                self._canvas.say("Press Ctrl-C again or type /exit to exit.", "dim")
                 continue
             self._interrupted = False
             if line and not await self._handle_input(line):
@@ -111,7 +111,7 @@ class _Terminal:
         session, one = self._session, self._session.provider
         self._canvas.say(f"moonshim chat · {one.name}/{one.model} · {_short_path(session.folder)} · /help", "bold")
         if session.choices.config.source == "--demo":
-            self._canvas.say("This is the simulator and NO MODEL: what it says is made up.", "yellow")
+            self._canvas.say("This is the simulator, not a model: its answers are made up.", "yellow")
         if session.permission.yolo:
             self._canvas.say("--yolo: the model writes files and runs commands without asking", "yellow")
         for note in session.notes:
@@ -134,7 +134,7 @@ class _Terminal:
 
     def _print_goodbye(self) -> None:
         if self._session.history.messages:
-            self._canvas.say(f"{self._session.resume_command} goes on from here", "dim")
+            self._canvas.say(f"To continue: {self._session.resume_command}", "dim")
 
 
 def _short_path(folder: Path) -> str:

@@ -179,7 +179,7 @@ class TurnView:
 
     def _status(self) -> str:
         doing = "stopping" if self._interrupts else "waiting" if self._screen.is_waiting else "working"
-        key = "Ctrl-C again leaves" if self._interrupts else "Ctrl-C stops"
+        key = "Ctrl-C again to exit" if self._interrupts else "Ctrl-C to stop"
         seconds = int(time.monotonic() - self._began)
         parts = [f"{doing} {seconds} s", key, *status_parts(self._session.provider, self._session.ledger)]
         line = Text(" · ".join(parts), style="dim")
