@@ -1,6 +1,6 @@
-"""Moonshim: tool calling with Kimi models, made right.
+"""Moonshim: reliable tool calling for Kimi models.
 
-The engine is pure: bytes or values in, bytes or values out, no input or output of its own.
+These functions and classes are the engine. It does no I/O: it takes bytes or values and returns bytes or values.
 
     prepared = moonshim.prepare_request(body, dialect="anthropic", host="moonshot")
     mender = moonshim.Mender(plan=prepared.plan)
@@ -145,7 +145,7 @@ _HOMES = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Load a name when it is first used: start-up time is part of the product."""
+        """Import a name on first use, to keep the start-up time short."""
         from importlib import import_module
 
         if name == "__version__":
@@ -159,7 +159,7 @@ if not TYPE_CHECKING:
         return sorted({*globals(), *__all__})
 
     class _OldModules:
-        """Asked for modules that are not found: those of version 0.1 are elsewhere (`moonshim.compat`)."""
+        """Finds modules under their names of version 0.1 (`moonshim.compat`)."""
 
         @staticmethod
         def find_spec(name: str, path: object = None, target: object = None) -> Any:

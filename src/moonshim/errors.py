@@ -1,40 +1,44 @@
-"""The exception tree: every error has a code, an HTTP status, and says whether a retry can help.
+"""The exceptions of Moonshim. Each has a code, an HTTP status, and a flag that says whether a retry can help.
 
 MoonshimError
-├── InvalidInput             an argument cannot be used; `field` says which part
-│   ├── InvalidOption        an option's name or value is wrong
-│   ├── UnknownFormat        there is no tool format of that name
+├── InvalidInput             an argument is invalid; `field` names it
+│   ├── InvalidOption        an option has an unknown name or an invalid value
+│   ├── UnknownFormat        unknown tool format
 │   ├── CannotExpress        the target format cannot express this
 │   ├── ThreadUnsupported    a request that belongs to another API (engine)
 │   ├── InvalidSignature     a signed reasoning token was altered (engine)
 │   ├── PluginError          a simulated model cannot be loaded (simulator)
-│   ├── UnknownName          no fault or scenario has that name (simulator)
-│   └── WrongSettings        a setting of the simulator has an unusable value (simulator)
-├── Refused                  a request is not served; its `problem` is sent to the client
+│   ├── UnknownName          unknown fault or scenario (simulator)
+│   └── WrongSettings        a setting of the simulator has an invalid value (simulator)
+├── Refused                  a request is rejected; its `problem` is sent to the client
+│   └── BudgetRefusal        a budget does not allow it now (gateway)
 ├── UpstreamError            the host could not be reached, or its response is incomplete
 │   ├── UpstreamUnreachable  no connection
 │   ├── TooManyOpenFiles     no connection, because this process has no file descriptor left
-│   ├── UpstreamStalled      nothing came before the deadline
-│   ├── UpstreamBroke        the connection ended in the middle
+│   ├── UpstreamStalled      no data before the deadline
+│   ├── UpstreamBroke        the connection ended during the response
 │   └── AnswerFailed         a provider's response ended in an error (agent)
-├── ConfigError              a configuration has mistakes; `problems` lists them (config)
+├── ConfigError              a configuration is invalid; `problems` lists the mistakes (config)
 │   ├── NoSuchConfig         the file does not exist
 │   ├── NotTrusted           the file was found in the current folder, and is not trusted
 │   ├── TrustRecordError     the list of trusted files cannot be read or written
-│   └── ScenarioError        a scenario has mistakes (simulator)
+│   └── ScenarioError        a scenario is invalid (simulator)
 ├── StoreUnavailable         the store cannot be reached (store)
 │   └── StoreBusy            SQLite is locked by another process
 ├── TransformerFailed        a transformer raised (engine)
 ├── AgentStopped             a run ended without an answer (agent)
 ├── AgentBusy                the agent is already running (agent)
 ├── ToolFailed               a tool's error message for the model (agent)
-├── HistoryError             a conversation cannot be read (agent)
+├── HistoryError             a conversation file cannot be used (agent)
 │   ├── HistoryInUse         another process is writing it
 │   └── HistoryNotSaved      it cannot be written
 ├── ModelFailed              a simulated model raised (simulator)
-├── UnknownBehaviour         the simulator has no host of that name (simulator)
+├── UnknownBehaviour         unknown host name (simulator)
 ├── BindError                an address cannot be listened on (servers)
-├── WorkersFailed            the workers of a gateway do not start (gateway)
+├── WorkersFailed            the workers of a gateway failed to start (gateway)
+├── CannotLaunch             a client cannot be started (launch)
+│   ├── NotInstalled         it is not on the PATH
+│   └── GatewayFailed        there is no gateway for it
 └── NoSuchModel, ChatSetupError, UsageError  messages for the chat's user (chat)
 """
 
@@ -46,6 +50,8 @@ from typing import ClassVar, Final, Literal, TypeAlias
 from msgspec import Struct
 
 __all__ = [
+    "BUDGET_CODES",
+    "BUDGET_EXCEEDED",
     "CannotExpress",
     "InvalidInput",
     "InvalidOption",
@@ -76,6 +82,10 @@ ProblemKind: TypeAlias = Literal[
 ]
 
 
+BUDGET_EXCEEDED: Final = "budget_exceeded"
+"""The code of a request that the gateway refuses because its key has used up a budget; the same in every dialect."""
+BUDGET_CODES: Final = frozenset({BUDGET_EXCEEDED, "budget_reserved", "price_unknown"})
+"""The codes of requests that the gateway refuses because of a budget."""
 SHORT_LIMIT: Final = 300
 _TRANSIENT_KINDS: Final[frozenset[ProblemKind]] = frozenset({"rate_limit", "overloaded", "timeout", "server"})
 _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425})
@@ -83,15 +93,18 @@ _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425})
 
 
 class MoonshimError(Exception):
-    """Base of all errors raised on purpose by Moonshim."""
+    """Base class of all exceptions that Moonshim raises on purpose."""
 
     code: ClassVar[str] = "moonshim_error"
+    """The error code, stable across releases."""
     status: ClassVar[int] = 500
+    """The HTTP status of the error in a response."""
     retryable: ClassVar[bool] = False
+    """Whether the same request can succeed later."""
 
 
 class InvalidInput(MoonshimError, ValueError):
-    """An argument cannot be used; `field` names the part that is wrong."""
+    """An argument is invalid."""
 
     code = "invalid_input"
     status = 400
@@ -99,6 +112,18 @@ class InvalidInput(MoonshimError, ValueError):
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
         self.field = field
+        """The path of the invalid field, such as `messages[3]`."""
+
+    def relocated(self, field: str) -> InvalidInput:
+        """The same error for a value that is part of a larger input, where it has another path.
+
+        >>> str(InvalidInput("tools[0] is required", field="tools[0]").relocated("messages[1].tools[0]"))
+        'messages[1].tools[0] is required'
+        """
+        message = str(self)
+        if self.field and message.startswith(self.field):
+            message = field + message[len(self.field) :]
+        return InvalidInput(message, field=field)
 
 
 class InvalidOption(InvalidInput):
@@ -108,13 +133,13 @@ class InvalidOption(InvalidInput):
 
 
 class UnknownFormat(InvalidInput):
-    """There is no tool format of that name; the message lists those that exist."""
+    """The tool format is unknown; the message lists the known ones."""
 
     code = "unknown_format"
 
 
 class CannotExpress(InvalidInput):
-    """The target format cannot express what was asked of it."""
+    """The target format has no way to express the input."""
 
     code = "cannot_express"
 
@@ -128,13 +153,13 @@ class UpstreamError(MoonshimError):
 
 
 class UpstreamUnreachable(UpstreamError):
-    """No connection: the name, the port, the certificate or the proxy is wrong, or the host is down."""
+    """No connection to the host: the name, port, certificate or proxy is wrong, or the host is down."""
 
     code = "upstream_unreachable"
 
 
 class TooManyOpenFiles(UpstreamError):
-    """No connection, because this process has no file descriptor left: the host is not at fault."""
+    """No connection, because this process has no file descriptors left. The host is not the cause."""
 
     code = "too_many_open_files"
     status = 503
@@ -148,29 +173,34 @@ class UpstreamStalled(UpstreamError):
 
 
 class UpstreamBroke(UpstreamError):
-    """The connection ended in the middle of a response."""
+    """The connection ended during a response."""
 
     code = "upstream_broke"
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """An error on its way to a client, in no dialect yet: each dialect has a function that writes it."""
+    """An error for a client, independent of the dialect. `render_problem` writes it in a dialect."""
 
     status: int
+    """The HTTP status."""
     kind: ProblemKind
+    """The category of the error."""
     message: str
+    """The message for the client."""
     code: str | None = None
-    """The host's own code for it, if it has one."""
+    """The host's own error code, if there is one."""
     param: str | None = None
-    """The field of the request that is wrong."""
+    """The invalid field of the request."""
     request_id: str | None = None
+    """The request id of the host."""
     retry_after: float | None = None
-    """Seconds."""
+    """Seconds to wait before a retry."""
     tokens: int | None = None
+    """If the context is too long: the tokens of the prompt, if the host reported them."""
     limit: int | None = None
-    """For an overflow: the tokens of the prompt, and the maximum, as far as the host reported them."""
+    """If the context is too long: the maximum number of tokens, if the host reported it."""
     permanent: bool = False
-    """A retry cannot help, whatever the kind suggests: a plug-in raised, for example."""
+    """Whether a retry cannot help although the kind suggests it, for example because a plug-in raised."""
 
     @property
     def retryable(self) -> bool:
@@ -185,7 +215,7 @@ class Problem(Struct, frozen=True, kw_only=True):
 
     @property
     def retry_headers(self) -> dict[str, str]:
-        """Response headers that say when to retry, or not to.
+        """The response headers that say when to retry, or not to retry.
 
         Without `x-should-retry: false`, Claude Code retries a 401 for minutes and shows nothing, and the openai and
         anthropic SDKs retry every 429 and 5xx.
@@ -200,13 +230,24 @@ class Problem(Struct, frozen=True, kw_only=True):
         return {} if self.retry_after is None else {"retry-after": str(max(1, ceil(self.retry_after)))}
 
     @property
+    def located_message(self) -> str:
+        """The message including the invalid field, for where that has no place of its own.
+
+        >>> Problem(status=400, kind="invalid_request", message="duplicate tool name", param="tools[1]").located_message
+        'tools[1]: duplicate tool name'
+        """
+        if self.param is None or self.message.startswith(self.param):
+            return self.message
+        return f"{self.param}: {self.message}"
+
+    @property
     def in_short(self) -> str:
-        """For a log line."""
+        """A short description for a log line."""
         return f"{self.code or self.kind}: {self.message}"[:SHORT_LIMIT]
 
 
 class Refused(MoonshimError):
-    """A request is not served; `problem` is sent to its client. A plain string becomes a bad request (400).
+    """Raised to reject a request. The `problem` is sent to the client; a plain string becomes a 400 error.
 
     >>> Refused("not on Sundays").problem.status
     400
@@ -222,7 +263,7 @@ class Refused(MoonshimError):
 
 
 def problem_of(error: MoonshimError) -> Problem:
-    """What a client is sent for one of our own errors.
+    """Convert an exception to the `Problem` that is sent to the client.
 
     >>> problem_of(InvalidInput("a message must be an object", field="messages[3]")).param
     'messages[3]'

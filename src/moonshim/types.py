@@ -1,6 +1,6 @@
-"""The public values: requests, messages and their parts, the events of a response, transformers and their stages.
+"""The public types: requests, messages and their parts, the events of a response, transformers and their stages.
 
-Import types from here. Where they are defined may change; this list changes only with a new major version.
+Import types from this module. The modules that define them may change; this list changes only with a major version.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -99,7 +99,7 @@ _HOMES = {
     "Plan": "engine.plan",
     "Prepared": "engine.prepare",
 }
-"""Types that come with a part of the engine: imported when they are first used. The rest are plain values."""
+"""Types that belong to a part of the engine. They are imported on first use; the rest are plain values."""
 
 if not TYPE_CHECKING:
 

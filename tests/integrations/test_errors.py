@@ -50,7 +50,7 @@ STATUSES: Final[dict[str, tuple[type[openai.APIStatusError], str]]] = {
     "unauthorized": (openai.AuthenticationError, "Invalid Authentication"),
     "html-502": (openai.InternalServerError, "502 Bad Gateway"),
     "error-in-200": (openai.APIStatusError, ""),
-    "html-200": (openai.InternalServerError, "web page"),
+    "html-200": (openai.InternalServerError, "HTML page"),
     "empty-body": (openai.InternalServerError, ""),
 }
 
@@ -115,7 +115,7 @@ def test_an_address_for_messages_is_not_one_for_chat() -> None:
 
     with asking_host(host) as client:
         other = client.with_options(base_url="https://api.moonshot.ai/anthropic/v1")
-        with pytest.raises(openai.BadRequestError, match="anthropic package"):
+        with pytest.raises(openai.BadRequestError, match="use the anthropic SDK"):
             other.chat.completions.create(model="kimi-k2.5", messages=HELLO)
 
 

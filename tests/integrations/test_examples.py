@@ -79,7 +79,9 @@ def test_llm_finds_the_models_of_the_plugin() -> None:
     plugin = import_module("examples.integrations.llm_plugin.llm_moonshim")
     registered: list[Any] = []
     plugin.register_models(lambda *models: registered.extend(models))
-    assert [model.model_id for model in registered] == ["kimi-k2.5", "kimi-k2.5", "kimi-k3", "kimi-k3"]
+    assert [model.model_id for model in registered] == [
+        name for name in ("kimi-k3", "kimi-k3.1-pro", "kimi-k2.6") for _ in range(2)
+    ]
 
 
 def test_without_moonshim_the_same_program_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

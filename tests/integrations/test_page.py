@@ -12,14 +12,14 @@ import pytest
 from moonshim import integrations
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = (ROOT / "docs" / "integrations.md").read_text("utf-8")
+PAGE: Final = (ROOT / "docs" / "guides" / "sdks.md").read_text("utf-8")
 FUNCTIONS: Final = sorted(name for name in integrations.__all__ if name.endswith("_http_client"))
 
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
 def test_its_code_runs(code: str) -> None:
     names: dict[str, Any] = {}
-    exec(compile(code, "docs/integrations.md", "exec"), names)
+    exec(compile(code, "docs/guides/sdks.md", "exec"), names)
     for name in ("client", "http_client"):
         if name in names:
             names[name].close()
@@ -34,7 +34,9 @@ def test_its_tables_name_every_function_and_every_option() -> None:
 
 
 def test_its_examples_are_there_and_it_names_them_all() -> None:
-    linked = {ROOT / "docs" / path for path in re.findall(r"\]\((\.\./examples/integrations/\S+)\)", PAGE)}
+    linked = {
+        ROOT / "docs" / "guides" / path for path in re.findall(r"\]\((\.\./\.\./examples/integrations/\S+)\)", PAGE)
+    }
     assert all(path.resolve().is_file() for path in linked)
     folders = {path.resolve().parent.name if path.parent.name != "integrations" else path.name for path in linked}
     there = {path.name for path in (ROOT / "examples" / "integrations").iterdir() if not path.name.startswith("__")}

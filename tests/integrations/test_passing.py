@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any, Final
 
+import anthropic
 import openai
 import pytest
 
 from moonshim import InvalidInput, KimiOptions
-from moonshim.integrations import async_openai_http_client, openai_http_client
+from moonshim.integrations import anthropic_http_client, async_openai_http_client, openai_http_client
 from moonshim.integrations.exchange import ClientState
 from moonshim.integrations.transports import mend_client
 from tests.integrations.judging import FAULTS, five_rounds, problems_at
@@ -242,7 +243,7 @@ class TestOptions:
             openai_http_client(host="moonshott")
 
     def test_a_cell_that_no_host_has(self) -> None:
-        with pytest.raises(InvalidInput, match="has no cell"):
+        with pytest.raises(InvalidInput, match="unknown host profile field"):
             openai_http_client(overrides={"resoning": "x"})
 
     def test_options_that_are_none(self) -> None:
@@ -264,3 +265,28 @@ class TestOptions:
             )
         assert b"Rome" not in seen[0]
         assert made.choices[0].message.content == "Rome is sunny."
+
+
+def test_kimis_hosts_get_the_headers_that_they_are_known_to_accept() -> None:
+    seen: list[Any] = []
+
+    def host(request: Any) -> Any:
+        seen.append(request.headers)
+        body = {"type": "error", "error": {"type": "invalid_request_error", "message": "enough"}}
+        return HTTP.Response(400, json=body)
+
+    http_client = anthropic_http_client(transport=HTTP.MockTransport(host))
+    flags = "claude-code-20250219,context-1m-2025-08-07"
+    for base_url in ("https://api.moonshot.ai/anthropic", "https://llm.example.com"):
+        client = anthropic.Anthropic(base_url=base_url, api_key=KEY, max_retries=0, http_client=http_client)
+        with pytest.raises(anthropic.BadRequestError, match="enough"):
+            client.messages.create(
+                model="kimi-k3",
+                max_tokens=9,
+                messages=HELLO,
+                extra_headers={"anthropic-version": "2026-10-21", "anthropic-beta": flags},
+            )
+    kimi, other = seen
+    assert (kimi["anthropic-version"], kimi["anthropic-beta"]) == ("2023-06-01", "claude-code-20250219")
+    assert (other["anthropic-version"], other["anthropic-beta"]) == ("2026-10-21", flags)
+    assert any(KEY in value for value in kimi.values())

@@ -24,14 +24,14 @@ RIGHT = {
     "unix:///run/redis.sock?db=1": "redis",
 }
 WRONG = {
-    "": "no store has that address",
-    "memory": "no store has that address",
-    "postgres://u:hush@h/db": "no store has that address",
-    "memory:/tmp/file": "memory: takes nothing",
-    "sqlite:": "needs the path",
-    "sqlite::memory:": "needs the path",
+    "": "unknown store",
+    "memory": "unknown store",
+    "postgres://u:hush@h/db": "unknown store",
+    "memory:/tmp/file": "unexpected text after 'memory:'",
+    "sqlite:": "missing file path",
+    "sqlite::memory:": "missing file path",
     "sqlite://state.db": "third slash",
-    "redis:localhost": "needs //",
+    "redis:localhost": "missing // after 'redis:'",
 }
 
 

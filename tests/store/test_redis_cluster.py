@@ -75,7 +75,7 @@ def test_an_address_of_the_other_kind_is_refused_with_the_right_one(
             await open_store(redis_cluster.nodes[1].url, memory_bytes=1)
         with pytest.raises(InvalidInput, match="not a node of a Redis Cluster"):
             await open_store(redis_server.url.replace("redis:", "redis+cluster:"), memory_bytes=1)
-        with pytest.raises(InvalidInput, match="no databases"):
+        with pytest.raises(InvalidInput, match="no numbered databases"):
             await open_store(f"{redis_cluster.url}/3", memory_bytes=1)
 
     asyncio.run(run())

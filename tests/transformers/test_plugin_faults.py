@@ -98,7 +98,7 @@ def test_the_log_says_where_it_was_and_the_client_reads_only_a_name(
     assert fields["at"] == f"{plugin}:{number}"
     assert fields["raised"].startswith(raised)
     assert fields["transformer"] == f"{plugin}:Clumsy"
-    assert "the transformer clumsy.py:Clumsy failed" in client
+    assert "transformer clumsy.py:Clumsy failed" in client
     assert str(plugin.parent) not in client
 
 
@@ -177,11 +177,11 @@ def test_a_plug_in_that_ends_the_process_ends_one_request(tmp_path: Path, when: 
     except TransformerFailed as failed:
         assert when in ("prepare", "stages")
         client = str(failed)
-    assert f"the transformer leaving.py:Leaving failed: it raised {raised}" in client
+    assert f"transformer leaving.py:Leaving failed: it raised {raised}" in client
     assert [fields["raised"].partition(":")[0] for _, _, fields in told] == [raised]
 
 
 def test_a_pipe_is_no_plug_in(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
-    with pytest.raises(InvalidOption, match="is no file"):
+    with pytest.raises(InvalidOption, match="is not a file"):
         load_chain([Use(f"{tmp_path / 'pipe.py'}:Mine")])

@@ -104,5 +104,5 @@ def test_what_was_thought_is_known_again_by_the_names_of_the_client() -> None:
 
 
 def test_pseudonyms_that_begin_alike_are_refused() -> None:
-    with pytest.raises(InvalidOption, match="no pseudonym may be the beginning of another"):
+    with pytest.raises(InvalidOption, match="no pseudonym may be a prefix of another"):
         chain({"a": "Company 1", "b": "Company 12"})

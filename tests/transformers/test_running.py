@@ -264,7 +264,7 @@ class TestFailures:
                 return Passing()
 
         for transformer in (Clumsy(), Wrong()):
-            with pytest.raises(TransformerFailed, match="the transformer Staged failed") as raised:
+            with pytest.raises(TransformerFailed, match="transformer Staged failed") as raised:
                 prepared("openai_chat", "openai_chat", transformer)
             assert "words" not in str(raised.value)
 
@@ -278,7 +278,7 @@ class TestFailures:
                 return None
 
         for transformer in (Clumsy(name="Clumsy"), Wrong(name="Wrong")):
-            with pytest.raises(TransformerFailed, match=f"the transformer {transformer.name} failed") as raised:
+            with pytest.raises(TransformerFailed, match=f"transformer {transformer.name} failed") as raised:
                 prepared("openai_chat", "openai_chat", transformer)
             assert "words" not in str(raised.value)
             assert problem_of(raised.value).status == 500

@@ -132,20 +132,23 @@ FAULTS: Final = {
     "it raises": (lambda: at(BlockDelta, 1, raising), "it raised KeyError"),
     "it raises at the end": (lambda: Each(lambda e: [e], last_words), "it raised ValueError"),
     "it raises at the ending": (lambda: at(Finished, None, raising), "it raised KeyError"),
-    "it gives no list": (lambda: at(BlockDelta, 1, lambda e: e), "it gave BlockDelta, not a list of events"),
-    "it gives nothing": (lambda: at(BlockDelta, 1, lambda e: None), "it gave NoneType, not a list of events"),
-    "it gives a generator": (lambda: at(BlockDelta, 1, lambda e: (x for x in [e])), "it gave generator"),
-    "it gives what is no event": (lambda: at(BlockDelta, 1, lambda e: ["hm"]), "it gave str, which is no event"),
+    "it gives no list": (lambda: at(BlockDelta, 1, lambda e: e), "it returned BlockDelta, not a list of events"),
+    "it gives nothing": (lambda: at(BlockDelta, 1, lambda e: None), "it returned NoneType, not a list of events"),
+    "it gives a generator": (lambda: at(BlockDelta, 1, lambda e: (x for x in [e])), "it returned generator"),
+    "it gives what is no event": (
+        lambda: at(BlockDelta, 1, lambda e: ["hm"]),
+        "it returned str, which is not an event",
+    ),
     "it tells of a block that is not open": (
         lambda: at(BlockDelta, 1, lambda e: [BlockDelta(9, "x")]),
-        "it told something of block 9, which is not open",
+        "it sent an event for block 9, which is not open",
     ),
-    "it closes a block twice": (lambda: at(BlockClosed, 1, lambda e: [e, e]), "of block 1, which is not open"),
+    "it closes a block twice": (lambda: at(BlockClosed, 1, lambda e: [e, e]), "for block 1, which is not open"),
     "it opens a block twice": (lambda: at(BlockDelta, 1, lambda e: [BlockOpened(1, "text")]), "opened block 1 twice"),
     "it leaves a block open": (lambda: at(BlockClosed, 1, lambda e: []), "it left a block open"),
     "it ends the answer itself": (
         lambda: at(BlockDelta, 1, lambda e: [Finished("stop")]),
-        "it ended the answer before its host did",
+        "it ended the response before the host did",
     ),
 }
 

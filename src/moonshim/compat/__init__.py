@@ -1,7 +1,7 @@
 """Names that version 0.1 documented -> the current names, each with a DeprecationWarning.
 
-Everything in here works for one release. To end it, delete this package and what imports it: `moonshim/__init__.py`
-asks it for modules that are not found, the other users name it in their imports.
+The old names work for one release. To remove them, delete this package and the code that imports it:
+`moonshim/__init__.py`, which looks up missing modules here, and the modules that import it by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FORMER_ROLES: Final = {"human": "user", "ai": "assistant"}
-"""Of a message."""
+"""The roles of messages: old name -> current name."""
 
 
 class _Moved(NamedTuple):
@@ -100,7 +100,7 @@ class _OldModule(Loader):
             value = getattr(target, names.get(name, name))
             if not name.startswith("_"):
                 warn(
-                    f"{module.__name__}.{name} is {_home(target.__name__, names.get(name, name))} now",
+                    f"{module.__name__}.{name} is deprecated; use {_home(target.__name__, names.get(name, name))}",
                     DeprecationWarning,
                     stacklevel=2,
                 )
@@ -121,7 +121,7 @@ def new_name(module: str, old: str, names: Mapping[str, str]) -> str:
     """
     if old not in names:
         return old
-    warn(f"{module}.{old} is called {names[old]} now", DeprecationWarning, stacklevel=3)
+    warn(f"{module}.{old} is deprecated; use {module}.{names[old]}", DeprecationWarning, stacklevel=3)
     return names[old]
 
 
@@ -138,7 +138,7 @@ class FormerName:
     def __get__(self, value: object, owner: type) -> Any:
         if value is None:
             return self
-        warn(f"`{self._old}` is called `{self._new}` now", DeprecationWarning, stacklevel=2)
+        warn(f"`{self._old}` is deprecated; use `{self._new}`", DeprecationWarning, stacklevel=2)
         return getattr(value, self._new)
 
 
@@ -149,7 +149,7 @@ def renamed_arguments(**names: str) -> Callable[[Callable[P, T]], Callable[P, T]
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             for old in names.keys() & kwargs.keys():
-                warn(f"the argument {old} is called {names[old]} now", DeprecationWarning, stacklevel=2)
+                warn(f"the argument {old} is deprecated; use {names[old]}", DeprecationWarning, stacklevel=2)
                 kwargs[names[old]] = kwargs.pop(old)
             return function(*args, **kwargs)
 

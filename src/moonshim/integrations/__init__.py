@@ -3,15 +3,7 @@
     client = openai.OpenAI(base_url=…, http_client=moonshim.integrations.openai_http_client())
 
 Every request to a Kimi model is adapted to its host, reasoning that the program dropped is restored, and every
-response is mended, streamed or not. The base URL of the client determines the host. All four functions accept
-
-    host          the name of the host, if the base URL does not determine it (docs/hosts.md)
-    options       what to repair, instead of everything; applies to any model name
-    overrides     fields of the host's profile
-    transformers  further changes to requests and responses (docs/transformers.md)
-    memory        the reasoning and responses to remember, shared among clients or with another size
-
-and pass everything else to the SDK's own `DefaultHttpxClient`: `proxy`, `timeout`, `verify`, …
+response is mended, streamed or not. The base URL of the client determines the host.
 """
 
 from __future__ import annotations
@@ -47,7 +39,19 @@ def openai_http_client(
     memory: Memory | None = None,
     **client: Any,
 ) -> openai.DefaultHttpxClient:
-    """For `openai.OpenAI(http_client=…)`: supports Chat Completions and Responses."""
+    """Create an HTTP client for `openai.OpenAI(http_client=…)`. It supports Chat Completions and Responses.
+
+    Args:
+        host: The name of the host profile, if the base URL does not determine it (docs/reference/hosts.md).
+        options: Which repairs to apply; by default all of them. If set, requests for any model name are mended.
+        overrides: Overrides for fields of the host profile.
+        transformers: Transformers that change requests and responses (docs/guides/transformers.md).
+        memory: The store for reasoning and responses. Pass one to share it between clients or to change its size.
+        **client: Arguments for the SDK's own `DefaultHttpxClient`, such as `proxy`, `timeout` or `verify`.
+
+    Raises:
+        InvalidInput: An argument is invalid.
+    """
     from openai import DefaultHttpxClient
 
     tending = ClientState(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
@@ -63,7 +67,19 @@ def async_openai_http_client(
     memory: Memory | None = None,
     **client: Any,
 ) -> openai.DefaultAsyncHttpxClient:
-    """For `openai.AsyncOpenAI(http_client=…)`: supports Chat Completions and Responses."""
+    """Create an HTTP client for `openai.AsyncOpenAI(http_client=…)`. It supports Chat Completions and Responses.
+
+    Args:
+        host: The name of the host profile, if the base URL does not determine it (docs/reference/hosts.md).
+        options: Which repairs to apply; by default all of them. If set, requests for any model name are mended.
+        overrides: Overrides for fields of the host profile.
+        transformers: Transformers that change requests and responses (docs/guides/transformers.md).
+        memory: The store for reasoning and responses. Pass one to share it between clients or to change its size.
+        **client: Arguments for the SDK's own `DefaultAsyncHttpxClient`, such as `proxy`, `timeout` or `verify`.
+
+    Raises:
+        InvalidInput: An argument is invalid.
+    """
     from openai import DefaultAsyncHttpxClient
 
     tending = ClientState(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
@@ -79,7 +95,19 @@ def anthropic_http_client(
     memory: Memory | None = None,
     **client: Any,
 ) -> anthropic.DefaultHttpxClient:
-    """For `anthropic.Anthropic(http_client=…)`: supports Messages."""
+    """Create an HTTP client for `anthropic.Anthropic(http_client=…)`. It supports Messages.
+
+    Args:
+        host: The name of the host profile, if the base URL does not determine it (docs/reference/hosts.md).
+        options: Which repairs to apply; by default all of them. If set, requests for any model name are mended.
+        overrides: Overrides for fields of the host profile.
+        transformers: Transformers that change requests and responses (docs/guides/transformers.md).
+        memory: The store for reasoning and responses. Pass one to share it between clients or to change its size.
+        **client: Arguments for the SDK's own `DefaultHttpxClient`, such as `proxy`, `timeout` or `verify`.
+
+    Raises:
+        InvalidInput: An argument is invalid.
+    """
     from anthropic import DefaultHttpxClient
 
     tending = ClientState(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)
@@ -95,7 +123,19 @@ def async_anthropic_http_client(
     memory: Memory | None = None,
     **client: Any,
 ) -> anthropic.DefaultAsyncHttpxClient:
-    """For `anthropic.AsyncAnthropic(http_client=…)`: supports Messages."""
+    """Create an HTTP client for `anthropic.AsyncAnthropic(http_client=…)`. It supports Messages.
+
+    Args:
+        host: The name of the host profile, if the base URL does not determine it (docs/reference/hosts.md).
+        options: Which repairs to apply; by default all of them. If set, requests for any model name are mended.
+        overrides: Overrides for fields of the host profile.
+        transformers: Transformers that change requests and responses (docs/guides/transformers.md).
+        memory: The store for reasoning and responses. Pass one to share it between clients or to change its size.
+        **client: Arguments for the SDK's own `DefaultAsyncHttpxClient`, such as `proxy`, `timeout` or `verify`.
+
+    Raises:
+        InvalidInput: An argument is invalid.
+    """
     from anthropic import DefaultAsyncHttpxClient
 
     tending = ClientState(host=host, options=options, overrides=overrides, transformers=transformers, memory=memory)

@@ -18,7 +18,8 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from moonshim.engine.exchange import CONTENT_TYPES, Exchange, RequestTarget, describe_counts
+from moonshim.documents import DocumentReader
+from moonshim.engine.exchange import CONTENT_TYPES, FITTED_HEADERS, Exchange, RequestTarget, describe_counts
 from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.hosts.learned import LearnedFields
@@ -99,13 +100,14 @@ class ClientState:
             check_options(options)
         profile_for(model="", host=host, overrides=overrides)  # report mistakes now, not at the first request
         if not isinstance(transformers, Iterable):
-            raise InvalidInput("transformers must be a list of transformers", field="transformers")
+            raise InvalidInput("transformers must be a list", field="transformers")
         if memory is not None and not isinstance(memory, Memory):
             raise InvalidInput(f"memory must be a Memory, not {type(memory).__name__}", field="memory")
         self.host, self.options, self.overrides, self.transformers = host, options, overrides, tuple(transformers)
         self.memory = Memory() if memory is None else memory
         self.responses = ResponseHistory(self.memory)
         self.learned = LearnedFields()
+        self.documents = DocumentReader()
 
     def begin(
         self, route: Route, url: str, headers: Mapping[str, str], content: bytes, query: str = ""
@@ -128,6 +130,7 @@ class ClientState:
             parsed,
             self.learned,
             recalled=self.memory.recall(space, parsed),
+            client_headers=dict(headers),
             secrets=secrets,
             reply_id=uuid.uuid4().hex,
             created=int(time.time()),
@@ -146,8 +149,8 @@ class ClientState:
         profile = exchange.prepare(target).profile
         if profile.dialect != route.upstream:
             raise InvalidInput(
-                f"{profile.host} is spoken to in Messages: use the anthropic package, or an address without"
-                " /anthropic in it",
+                f"{profile.host} uses the Messages API at this base URL; use the anthropic SDK, or a base URL without"
+                " /anthropic",
                 field="base_url",
             )
         return ClientExchange(self, exchange, body, space)
@@ -180,10 +183,26 @@ class ClientExchange:
     def __init__(self, state: ClientState, exchange: Exchange, body: dict[str, Any], space: str) -> None:
         self._state, self._exchange, self._received_body, self._space = state, exchange, body, space
 
+    def read_documents(self) -> None:
+        """Extract the documents that the host does not accept: blocks for as long as that takes."""
+        if documents := self._exchange.documents():
+            self._exchange.use_documents(self._state.documents.read_all(documents))
+
+    @property
+    def has_documents(self) -> bool:
+        """Whether there is something for `read_documents` to do."""
+        return bool(self._exchange.documents())
+
     @property
     def body(self) -> bytes:
         """What to send to the host."""
         return encode(self._exchange.prepared.body)
+
+    def request_headers(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """The SDK's headers as the host accepts them, in their order."""
+        fitted = {name: self._exchange.headers.get(name) for name in FITTED_HEADERS}
+        same = [(name, value) for name, value in headers if name.decode("latin-1").lower() not in fitted]
+        return same + [(name.encode(), value.encode()) for name, value in fitted.items() if value is not None]
 
     def start_response(self, content_type: str | None) -> None:
         """The host accepted the request; its response follows."""

@@ -1,4 +1,4 @@
-"""Reasoning and responses -> the same again, for the clients of one process: a bounded, thread-safe store in memory."""
+"""A bounded, thread-safe store in memory for the reasoning and the responses of the clients of one process."""
 
 from __future__ import annotations
 
@@ -17,28 +17,36 @@ DEFAULT_BYTES: Final = 64 * 1024 * 1024
 _ITEM: Final = 300
 """Overhead of a value in Python, in bytes, so that many small values are bounded too."""
 _MOST_FIELDS: Final = 64
-"""Maximum number of fields under one key: a client may run the same turn again and again."""
+"""Maximum number of fields under one key: a client may repeat the same turn many times."""
 
 
 class Memory:
-    """Holds at most `limit` bytes; the least recently used entries are dropped first.
+    """Stores reasoning and responses for HTTP clients, so that later requests can refer to them.
 
     Clients that share a memory can continue each other's conversations: pass the same one to a client and to its async
-    counterpart. With a limit of 0 nothing is remembered.
+    counterpart. It can be used from several threads. When it is full, the least recently used entries are dropped.
     """
 
     def __init__(self, limit: int = DEFAULT_BYTES) -> None:
+        """Create an empty memory.
+
+        Args:
+            limit: The maximum size in bytes; 64 MiB by default. With 0, nothing is stored.
+
+        Raises:
+            InvalidInput: The limit is negative or not an integer.
+        """
         if not isinstance(limit, int) or limit < 0:
-            raise InvalidInput(f"limit must be a number of bytes, not {limit!r}", field="limit")
+            raise InvalidInput(f"limit must be a number of bytes (0 or more), not {limit!r}", field="limit")
         self._limit = limit
         self._items: OrderedDict[str, dict[str, bytes]] = OrderedDict()
         """The least recently used first."""
         self._lock = Lock()
         self.size: int = 0
-        """In bytes, including an estimate of Python's overhead."""
+        """The current size in bytes, including an estimate of Python's overhead."""
 
     def recall(self, space: str, parsed: ParsedRequest) -> dict[int, Reasoning]:
-        """The reasoning that the messages of a request have lost, by message index."""
+        """Return the reasoning that is missing in the messages of a request, by message index."""
         wanted = ReasoningLookup(parsed.lost_turns(), space)
         return wanted.resolve({key: self.get(key) for key in wanted.keys})
 
@@ -47,7 +55,7 @@ class Memory:
         self.put(store_key(space, entry.key), entry.field, entry.value)
 
     def get(self, key: str) -> dict[str, bytes]:
-        """All values under a key, by field."""
+        """Return all values under a key, by field."""
         with self._lock:
             if key not in self._items:
                 return {}
@@ -55,6 +63,7 @@ class Memory:
             return dict(self._items[key])
 
     def put(self, key: str, field: str, value: bytes) -> None:
+        """Store a value, and drop old entries if the memory is full."""
         with self._lock:
             fields = self._items.setdefault(key, {})
             self._items.move_to_end(key)

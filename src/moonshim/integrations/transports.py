@@ -27,7 +27,7 @@ def mend_client(client: Client, state: ClientState) -> Client:
     """The given client: from now on its requests are prepared, and its responses mended."""
     library = next((name for name in map(_library_of, type(client).__mro__) if name in _LIBRARIES), None)
     if library is None:
-        raise InvalidInput(f"a client must be one of httpx or httpx2, not {type(client).__name__}", field="client")
+        raise InvalidInput(f"client must be an httpx or httpx2 client, not {type(client).__name__}", field="client")
     http: Any = import_module(library)
     if isinstance(client, http.AsyncClient):
         kind = _mix_in(MendingAsyncTransport, http.AsyncBaseTransport)
@@ -84,8 +84,8 @@ class _MendedResponse:
             raise error
         self._over = True
         if isinstance(error, self._http.TimeoutException):
-            return self._exchange.fail(UpstreamStalled("the host sent nothing for too long"))
-        return self._exchange.fail(UpstreamBroke("the connection to the host broke off in the middle of its answer"))
+            return self._exchange.fail(UpstreamStalled("the host stopped sending data (read timeout)"))
+        return self._exchange.fail(UpstreamBroke("the connection to the host was lost during the response"))
 
 
 class MendedStream(_MendedResponse):
@@ -180,6 +180,7 @@ class _Mending:
         if route.asked_at != route.end:
             url = url.copy_with(path=url.path.removesuffix(route.end) + route.asked_at)
         headers = [(name, value) for name, value in request.headers.raw if name.lower() not in _OF_THE_BODY]
+        headers = exchange.request_headers(headers)
         return self._http.Request("POST", url, headers=headers, content=exchange.body, extensions=request.extensions)
 
     def _elsewhere(self, response: Any, route: Route) -> Any:
@@ -206,6 +207,7 @@ class MendingTransport(_Mending):
             return self._inner.handle_request(request)
         if isinstance(exchange, ErrorReply):
             return self._reply(exchange)
+        exchange.read_documents()
         while True:
             response = self._inner.handle_request(self._build_request(request, route, exchange))
             if response.has_redirect_location:
@@ -246,6 +248,10 @@ class MendingAsyncTransport(_Mending):
             return await self._inner.handle_async_request(request)
         if isinstance(exchange, ErrorReply):
             return self._reply(exchange)
+        if exchange.has_documents:
+            from anyio import to_thread  # httpx is built on it, and works with every event loop that it knows
+
+            await to_thread.run_sync(exchange.read_documents)
         while True:
             response = await self._inner.handle_async_request(self._build_request(request, route, exchange))
             if response.has_redirect_location:

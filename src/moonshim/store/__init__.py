@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
@@ -16,6 +17,7 @@ __all__ = [
     "Store",
     "StoreKind",
     "StoreUnavailable",
+    "key_space",
     "open_store",
     "store_kind",
     "tenant_of",
@@ -43,7 +45,7 @@ _KINDS: Final[dict[str, StoreKind]] = {
     "valkey+cluster": "redis",
     "valkeys+cluster": "redis",
 }
-_NO_REDIS: Final = "this store needs the redis package: install moonshim[redis]"
+_NO_REDIS: Final = "this store requires the redis package; install moonshim[redis]"
 _FORMS: Final = "memory:, sqlite:PATH, redis://HOST:PORT/DB, rediss://… (TLS), valkey://…, redis+cluster://HOST:PORT or unix://SOCKET"
 
 
@@ -109,6 +111,12 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
 
+def key_space(tenant: str) -> str:
+    """A tenant's prefix in the store's keys. Its length is fixed, so that no tenant's name can reach into another's
+    keys."""
+    return blake2b(tenant.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
 def tenant_of(key: str) -> str:
     """The tenant that a key belongs to; "" if it belongs to none.
 
@@ -129,11 +137,11 @@ def store_kind(url: str) -> StoreKind:
     scheme, colon, rest = url.partition(":")
     kind = _KINDS.get(scheme.lower())
     if kind is None or not colon:
-        raise InvalidInput(f"no store has that address: use {_FORMS}", field="store")
+        raise InvalidInput(f"unknown store; use {_FORMS}", field="store")
     if kind == "memory" and rest.strip("/"):
-        raise InvalidInput("memory: takes nothing behind the colon; its size is memory_bytes", field="store")
+        raise InvalidInput("unexpected text after 'memory:'; set its size with memory_bytes", field="store")
     if kind == "redis" and not rest.startswith("//"):
-        raise InvalidInput(f"{scheme}: needs // behind it: use {_FORMS}", field="store")
+        raise InvalidInput(f"missing // after '{scheme}:'; use {_FORMS}", field="store")
     if kind == "sqlite":
         _sqlite_path(rest)
     return kind
@@ -144,9 +152,9 @@ def _sqlite_path(rest: str) -> Path:
     if rest.startswith("//"):
         rest = rest[2:]
         if not rest.startswith("/"):
-            raise InvalidInput("sqlite:// needs a third slash: use sqlite:PATH or sqlite:///PATH", field="store")
+            raise InvalidInput("missing third slash; use sqlite:PATH or sqlite:///PATH", field="store")
     if not rest or rest.startswith(":") or "\0" in rest:
-        raise InvalidInput("sqlite: needs the path of a file behind it (for no file there is memory:)", field="store")
+        raise InvalidInput("missing file path after 'sqlite:'; use memory: for a store without a file", field="store")
     return Path(rest).expanduser()
 
 

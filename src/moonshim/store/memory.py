@@ -277,7 +277,7 @@ class MemoryStore:
         while fits and self.size + size > self._limit:
             fits = self._state.drop_one(tenant, size) if shares is self._state else self._state.drop_one()
         if not fits:
-            raise StoreUnavailable(f"{size} bytes are more than the store has room for ({most} in all)")
+            raise StoreUnavailable(f"a value of {size} bytes does not fit in the store (limit: {most} bytes)")
 
     def _drop(self, name: _Name) -> None:
         self._shares(name).drop(name)

@@ -37,7 +37,7 @@ _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.2
 _FAILURES: Final = (RedisError, OSError, EOFError, ValueError)
 _NOT_A_CLUSTER_CLIENT: Final = (
-    "this Redis server is a node of a Redis Cluster: use redis+cluster://HOST:PORT instead of redis://"
+    "this Redis server is a node of a Redis Cluster; use redis+cluster://HOST:PORT instead of redis://"
 )
 
 
@@ -59,7 +59,7 @@ class RedisServer:
                 protocol=2,
             )
         except ValueError:
-            raise InvalidInput("this is no address of a Redis server", field="store") from None
+            raise InvalidInput("not a valid Redis URL", field="store") from None
         if address is not None:
             pool.connection_kwargs.update(host=address[0], port=address[1])
         self._redis = Redis.from_pool(pool)
@@ -238,11 +238,11 @@ class RedisStore:
         except _FAILURES as error:
             server.circuit.settle(answered=isinstance(error, ResponseError))  # it replied, so it is alive
             # Without the text of the error: that can contain the address, and a command's values.
-            raise StoreUnavailable(f"Redis cannot be used: {_error_text(error)}") from None
+            raise StoreUnavailable(f"Redis request failed: {_error_text(error)}") from None
 
     async def _try(self, server: RedisServer, build: Callable[[Pipeline], Any], *, as_one: bool) -> list[Any]:
         if not server.circuit.lets_through():
-            raise StoreUnavailable("Redis did not answer a moment ago")
+            raise StoreUnavailable("Redis is not responding")
         answered = None
         try:
             answers = await server.run(build, as_one=as_one)

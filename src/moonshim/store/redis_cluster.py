@@ -41,7 +41,7 @@ class ClusterStore(RedisStore):
         super().__init__(urls[0], patience=patience, rest=rest)
         if self._server.options.get("db"):
             raise InvalidInput(
-                "a Redis Cluster has no databases by number: leave out what follows the port", field="store"
+                "a Redis Cluster has no numbered databases; remove everything after the port", field="store"
             )
         self._rest = rest
         self._start = [self._server, *(RedisServer(one, patience, rest) for one in urls[1:])]
@@ -56,7 +56,7 @@ class ClusterStore(RedisStore):
             (info,) = await self._server.run(lambda pipe: pipe.info("cluster"), as_one=False)
             if not info.get("cluster_enabled"):
                 raise InvalidInput(
-                    "this Redis server is not a node of a Redis Cluster: use redis:// instead of redis+cluster://",
+                    "this Redis server is not a node of a Redis Cluster; use redis:// instead of redis+cluster://",
                     field="store",
                 )
 
@@ -100,7 +100,7 @@ class ClusterStore(RedisStore):
         for slots, server in self._slots:
             if slot in slots:
                 return server
-        raise ClusterDownError("no server has this slot")
+        raise ClusterDownError("no server serves this slot")
 
     async def _look(self) -> None:
         """Refresh the slot table, at most once in a while: ask the known servers one after the other."""
@@ -108,7 +108,7 @@ class ClusterStore(RedisStore):
             if self._slots and time.monotonic() - self._looked_at < _REFRESH_SECONDS:
                 return
             if not self._server.circuit.lets_through():
-                raise StoreUnavailable("Redis did not answer a moment ago")
+                raise StoreUnavailable("Redis is not responding")
             rows: list[Any] | None = None
             try:
                 rows = await self._ask_for_slots()
@@ -127,7 +127,7 @@ class ClusterStore(RedisStore):
                 for address in [address for address, one in self._nodes.items() if one not in used]:
                     await self._nodes.pop(address).close(self._patience)
                 return list(rows)
-        raise NotConnected("no server of the cluster answers")
+        raise NotConnected("no server of the cluster responds")
 
     def _node(self, address: tuple[str, int]) -> RedisServer:
         if address not in self._nodes:
@@ -157,7 +157,7 @@ class ClusterStore(RedisStore):
 def _start_urls(url: str) -> list[str]:
     parts = _ADDRESS.fullmatch(url)
     if parts is None:
-        raise InvalidInput("this is no address of a Redis Cluster", field="store")
+        raise InvalidInput("not a valid Redis Cluster URL", field="store")
     scheme, user, servers, rest = parts.groups()
     return [f"{scheme}://{user}{server}{rest}" for server in servers.split(",")]
 

@@ -77,7 +77,9 @@ class SqliteStore:
         bytes.
         """
         if sqlite3.sqlite_version_info < _OLDEST:
-            raise InvalidInput(f"the SQLite of this Python is {sqlite3.sqlite_version}: 3.35 is needed", field="store")
+            raise InvalidInput(
+                f"this Python has SQLite {sqlite3.sqlite_version}, but 3.35 or later is required", field="store"
+            )
         store = cls(path, clock, patience, limit)
         try:
             for left in range(_OPENINGS, -1, -1):
@@ -295,12 +297,12 @@ def _version(db: sqlite3.Connection) -> int:
     foreign = version == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if version > SCHEMA_VERSION:
         raise InvalidInput(
-            f"the file of the store was written by a newer Moonshim (its schema is {version}, this one knows"
-            f" {SCHEMA_VERSION}): update Moonshim, or name another file",
+            f"the store file was written by a newer Moonshim (schema {version}, supported: {SCHEMA_VERSION}); update"
+            " Moonshim, or use another file",
             field="store",
         )
     if foreign:
-        raise InvalidInput("the file of the store is the database of something else", field="store")
+        raise InvalidInput("the store file is a SQLite database of another application", field="store")
     return version
 
 
@@ -308,13 +310,13 @@ def file_problem(path: Path) -> str | None:
     """Why a store cannot be opened at this path, found without creating or changing a file; None: nothing is wrong."""
     folder = path.parent if path.parent.exists() else path.parent.parent
     if not folder.exists():
-        return f"the store {path}: there is no folder {folder}"
+        return f"store {path}: no such folder: {folder}"
     if not folder.is_dir():
-        return f"the store {path}: {folder} is not a folder"
+        return f"store {path}: {folder} is not a folder"
     if not os.access(path if path.exists() else folder, os.W_OK):
-        return f"the store {path}: no permission to write"
+        return f"store {path}: no write permission"
     if path.is_dir():
-        return f"the store {path}: this is a folder, not a file"
+        return f"store {path}: expected a file, got a folder"
     if not path.exists():
         return None
     try:

@@ -117,7 +117,7 @@ class SpaceBudget:
             elif size == _SPARE or _used_bytes(db) + size <= self._limit:  # the disk may have space again
                 return
             else:
-                raise StoreUnavailable("the store has no room for so large a value")
+                raise StoreUnavailable("the value does not fit in the store")
 
 
 def _is_prepared(db: sqlite3.Connection) -> bool:

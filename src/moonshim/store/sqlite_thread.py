@@ -26,7 +26,7 @@ __all__ = ["NOT_A_DATABASE", "DatabaseThread", "Job", "StoreBusy"]
 Result = TypeVar("Result")
 Job: TypeAlias = Callable[[sqlite3.Connection], Result]
 
-NOT_A_DATABASE: Final = "the file of the store is no SQLite database"
+NOT_A_DATABASE: Final = "the store file is not a SQLite database"
 _GROUP: Final = 256
 """Maximum number of jobs per commit."""
 _JOURNAL_BYTES: Final = 16 * 1024 * 1024
@@ -156,10 +156,10 @@ class DatabaseThread:
         if isinstance(error, FileNotFoundError):
             folder = self._path.parent
             missing = next((one for one in (*reversed(folder.parents), folder) if not one.exists()), None)
-            why = f"no file can be created in {folder}" if missing is None else f"there is no folder {missing}"
-            return StoreUnavailable(f"the store {self._path}: {why}")
+            why = f"cannot create a file in {folder}" if missing is None else f"no such folder: {missing}"
+            return StoreUnavailable(f"store {self._path}: {why}")
         busy = getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-        return (StoreBusy if busy else StoreUnavailable)(f"the store {self._path} failed: {_error_text(error)}")
+        return (StoreBusy if busy else StoreUnavailable)(f"store {self._path} failed: {_error_text(error)}")
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is not None and not self._is_there():

@@ -1,6 +1,6 @@
-"""Test your own agent: a simulated model with scripted replies, and hosts that replay recorded responses.
+"""Tools for testing an agent: a simulated model with scripted replies, and hosts that replay recorded responses.
 
-Both listen on a free port of this machine, each in its own thread, so that any client can connect to them:
+Both listen on a free local port, each in its own thread, so that any client can connect to them:
 
     with Simulator(model=Replies(IntendedResponse(text="hello"))).running() as host:
         my_agent(base_url=f"{host.url}/v1")

@@ -25,28 +25,38 @@ _BODY_LIMIT: Final = 64 * 1024 * 1024
 
 
 class RecordedResponse(Struct, frozen=True, kw_only=True):
-    """One response: the body as a host sent it, with its status and headers."""
+    """A recorded response: the body as a host sent it, with its status and headers."""
 
     body: bytes
+    """The raw body."""
     status: int = 200
+    """The HTTP status."""
     headers: Mapping[str, str] = {}
-    """Without a `content-type`, it is derived from the body: a stream of events, lines of JSON, or one JSON object."""
+    """The response headers. Without a `content-type`, it is derived from the body: SSE, NDJSON or JSON."""
 
 
 AnyRecording: TypeAlias = RecordedResponse | bytes | str | Path
 
 
 class RecordedHost:
-    """A host that answers every POST with the next recorded response, whatever the request says.
+    """A local server that answers every POST request with the next recorded response, whatever the request contains.
 
-    A recording is a `RecordedResponse`, its body as bytes, or the path of a file with the body. `chunk_size` is how
-    many bytes are sent at once; without it, one event (SSE) or line (NDJSON) at a time. With `repeat`, the last
-    response is sent again and again; otherwise a request too many gets an error (500) that is not retryable.
-
-    Use it in an `async with`, or in `with host.running()` where there is no event loop.
+    Use it in `async with`, or in `with host.running()` if there is no event loop.
     """
 
     def __init__(self, *recordings: AnyRecording, chunk_size: int | None = None, repeat: bool = False) -> None:
+        """Prepare the recordings. The server starts with the `with` statement.
+
+        Args:
+            *recordings: The responses, in order: a `RecordedResponse`, a body as bytes, or the path of a file with the
+                body.
+            chunk_size: The number of bytes to send at once; by default one event (SSE) or line (NDJSON) at a time.
+            repeat: Send the last response for all further requests. Otherwise they get an error (500) that is marked
+                as not retryable.
+
+        Raises:
+            InvalidInput: There is no recording, one has the wrong type, or `chunk_size` is less than 1.
+        """
         if not recordings:
             raise InvalidInput("RecordedHost needs at least one recording", field="recordings")
         if chunk_size is not None and chunk_size < 1:
@@ -55,13 +65,17 @@ class RecordedHost:
         self._chunk_size, self._repeat = chunk_size, repeat
         self._server: EmbeddedServer | None = None
         self.requests: list[dict[str, Any]] = []
-        """The JSON bodies of the requests, the newest last."""
+        """The JSON bodies of the requests so far, the latest last."""
 
     @property
     def url(self) -> str:
-        """Where it listens: `http://127.0.0.1:41234`, without a path."""
+        """The URL of the server, without a path: `http://127.0.0.1:41234`.
+
+        Raises:
+            RuntimeError: The server is not running.
+        """
         if self._server is None:
-            raise RuntimeError("the host is not running: use it in a `with` statement")
+            raise RuntimeError("the host is not running; use it in a `with` statement")
         return self._server.url
 
     async def __aenter__(self) -> RecordedHost:
@@ -76,7 +90,7 @@ class RecordedHost:
             await server.close()
 
     def running(self) -> AbstractContextManager[RecordedHost]:
-        """The same for code without an event loop: it runs in its own thread."""
+        """Run the server in its own thread, for code without an event loop: `with host.running():`."""
         return in_thread(self, "moonshim-recorded-host")
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
@@ -89,7 +103,9 @@ class RecordedHost:
             if len(body) > _BODY_LIMIT or not message.get("more_body"):
                 break
         is_post = scope["method"] == "POST"
-        response = self._next(body) if is_post else _problem(405, f"{scope['method']} is not recorded")
+        response = (
+            self._next(body) if is_post else _problem(405, f"only POST requests are answered, not {scope['method']}")
+        )
         headers = {"content-type": _content_type(response.body)}
         headers |= {name.lower(): value for name, value in response.headers.items()}
         for name in ("content-length", "transfer-encoding", "content-encoding", "connection"):
@@ -122,7 +138,9 @@ def _read(recording: object) -> RecordedResponse:
             return RecordedResponse(body=Path(recording).read_bytes())
         case _:
             kind = type(recording).__name__
-            raise InvalidInput(f"a recording is a RecordedResponse, bytes, or a path, not {kind}", field="recordings")
+            raise InvalidInput(
+                f"a recording must be a RecordedResponse, bytes or a path, not {kind}", field="recordings"
+            )
 
 
 def _problem(status: int, message: str) -> RecordedResponse:

@@ -10,19 +10,32 @@ __all__ = ["Replies"]
 
 
 class Replies:
-    """Answers the first round of every user message with the first response, the second round with the second, …
+    """A model for the simulator with scripted responses: the first round of every user message gets the first response,
+    the second round the second, and so on.
 
-    A round is one request of the loop in which an agent runs tools and sends their results. It is counted in the
-    request, not in the model, so a retry gets the same response, and conversations do not disturb each other.
+    A round is one request of the loop in which an agent runs tools and sends their results. The number of the round is
+    derived from the request, so a retry gets the same response, and conversations do not affect each other.
     """
 
     def __init__(self, *responses: IntendedResponse) -> None:
+        """Create the model.
+
+        Args:
+            *responses: The responses, one per round.
+
+        Raises:
+            InvalidInput: There is no response.
+        """
         if not responses:
             raise InvalidInput("Replies needs at least one response", field="responses")
         self._responses = responses
 
     def reply(self, request: SimRequest, /) -> IntendedResponse:
-        """The response for the round of this request; a round too many is an error (500) that says so."""
+        """Return the response for the round of this request.
+
+        Raises:
+            InvalidInput: There are more rounds than responses. The simulator sends it as an error (500).
+        """
         if request.round > len(self._responses):
-            raise InvalidInput(f"round {request.round} was not expected: there are {len(self._responses)} replies")
+            raise InvalidInput(f"unexpected round {request.round}: there are {len(self._responses)} replies")
         return self._responses[request.round - 1]

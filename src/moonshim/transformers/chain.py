@@ -71,5 +71,5 @@ def load_chain(uses: Sequence[Use] | None, *, folder: Path | None = None, log: S
 def _log(options: Mapping[str, Any], sink: Sink) -> Log:
     for key in options:
         if key not in LOG_OPTIONS:
-            raise InvalidOption(f"unknown option {key!r} of Log; {nearest(key, LOG_OPTIONS)}", field=key)
+            raise InvalidOption(f"unknown option {key!r} of Log{nearest(key, LOG_OPTIONS)}", field=key)
     return Log(sink, **options)

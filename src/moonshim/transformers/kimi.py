@@ -11,8 +11,8 @@ from moonshim.engine.values.options import KimiOptions
 __all__ = ["Kimi"]
 
 _MARKERS_STAY: Final = (
-    "Kimi is named with manualToolParsing off, which is its default: calls that a host leaves as markers in the text"
-    ' stay text. Say ["Kimi", {"manualToolParsing": true}], or name no Kimi: then everything is mended'
+    "the Kimi transformer has manualToolParsing off (its default), so tool calls that the host leaves as markers in the"
+    ' text stay text. Use ["Kimi", {"manualToolParsing": true}], or remove Kimi to enable all repairs'
 )
 
 

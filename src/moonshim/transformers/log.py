@@ -39,9 +39,9 @@ class Log:
 
     def __init__(self, sink: Sink = standard_log, *, level: str = "info", text: bool = False) -> None:
         if level not in LEVELS:
-            raise InvalidOption(f"level must be one of ({', '.join(LEVELS)}), not {level!r}", field="level")
+            raise InvalidOption(f"level must be one of {', '.join(LEVELS)}, got {level!r}", field="level")
         if not isinstance(text, bool):
-            raise InvalidOption(f"text must be a bool (true, false), not {text!r}", field="text")
+            raise InvalidOption(f"text must be a boolean, got {text!r}", field="text")
         self._sink, self._level, self._text = sink, level, text
 
     def prepare(self, request: Request) -> Request:

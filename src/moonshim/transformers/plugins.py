@@ -119,8 +119,8 @@ def load_plugin(
     except MoonshimError:
         raise
     except BaseException as error:  # also SystemExit, as raised by a script that is not a plug-in
-        raise InvalidOption(f"the transformer {name!r} cannot be loaded: {_error_text(error)}", field=name) from error
-    raise InvalidOption(f"the transformer {name!r} has neither prepare nor stages", field=name)
+        raise InvalidOption(f"cannot load transformer {name!r}: {_error_text(error)}", field=name) from error
+    raise InvalidOption(f"transformer {name!r} must have a method prepare or stages", field=name)
 
 
 def _create(
@@ -132,22 +132,22 @@ def _create(
     else:
         made = _entry_point(name, known)
     if not callable(made):
-        raise InvalidOption(f"the transformer {name!r} is {type(made).__name__}, not a class", field=name)
+        raise InvalidOption(f"transformer {name!r} must be a class or function, got {type(made).__name__}", field=name)
     try:
         return made(**options)
     except MoonshimError:
         raise
     except TypeError as error:
-        why = f"does not take these options: {error}"
-        raise InvalidOption(f"the transformer {name!r} {why}", field=name) from error
+        why = f"does not accept these options: {error}"
+        raise InvalidOption(f"transformer {name!r} {why}", field=name) from error
     except BaseException as error:
-        raise InvalidOption(f"the transformer {name!r} could not be made: {_error_text(error)}", field=name) from error
+        raise InvalidOption(f"cannot create transformer {name!r}: {_error_text(error)}", field=name) from error
 
 
 def _entry_point(name: str, known: Iterable[str]) -> Any:
     offered: dict[str, EntryPoint] = {one.name: one for one in entry_points(group=GROUP)}
     if name not in offered:
-        raise InvalidOption(f"there is no transformer {name!r}; {nearest(name, [*known, *offered])}", field=name)
+        raise InvalidOption(f"unknown transformer {name!r}{nearest(name, [*known, *offered])}", field=name)
     return offered[name].load()
 
 
@@ -155,7 +155,7 @@ def _module(name: str, place: str, folder: Path | None, source: bytes | None) ->
     try:
         return _from_file(place, folder, source) if place.endswith(".py") else importlib.import_module(place)
     except FileNotFoundError as error:
-        raise InvalidOption(f"the transformer {name!r}: there is no file {error.filename}", field=name) from error
+        raise InvalidOption(f"transformer {name!r}: no such file: {error.filename}", field=name) from error
 
 
 def _from_file(place: str, folder: Path | None, source: bytes | None) -> ModuleType:
@@ -163,7 +163,7 @@ def _from_file(place: str, folder: Path | None, source: bytes | None) -> ModuleT
     path = Path(place).expanduser()
     path = (folder / path if folder is not None else path).resolve()
     if source is None and path.exists() and not path.is_file():
-        raise ImportError(f"{path} is no file")  # a pipe may never get a writer
+        raise ImportError(f"{path} is not a file")  # a pipe may never get a writer
     return module_of(path, "plugin", source)
 
 
@@ -194,9 +194,7 @@ def is_module_in(folder: Path, name: str) -> bool:
 def _attribute(module: ModuleType, attribute: str, name: str) -> Any:
     if not hasattr(module, attribute):
         classes = [word for word, value in vars(module).items() if isinstance(value, type) and not word.startswith("_")]
-        raise InvalidOption(
-            f"the transformer {name!r}: no {attribute!r} there; {nearest(attribute, classes)}", field=name
-        )
+        raise InvalidOption(f"transformer {name!r}: {attribute!r} not found{nearest(attribute, classes)}", field=name)
     return getattr(module, attribute)
 
 
@@ -205,7 +203,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     words = sorted(set(known))
     lower = {word.lower(): word for word in words}
     close = difflib.get_close_matches(name.lower(), lower, n=1)
-    return f"did you mean {lower[close[0]]!r}?" if close else f"there is {', '.join(words) or 'nothing'}"
+    return f" (did you mean {lower[close[0]]!r}?)" if close else f"; available: {', '.join(words) or 'none'}"
 
 
 def _error_text(error: BaseException) -> str:
