@@ -1,4 +1,4 @@
-"""Measures what mending costs, beside the least it could cost, in the same run: `make bench`."""
+"""Measure the cost of mending, compared with the lowest possible cost in the same run: `make bench`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SIZES = {"10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000, "10 MB": 10_000_
 
 
 def cpu(work: Callable[[], object], repeat: int) -> float:
-    """The least CPU time of several runs, in seconds."""
+    """The lowest CPU time of several runs, in seconds."""
     best = float("inf")
     for _ in range(repeat):
         gc.collect()
@@ -48,7 +48,7 @@ def cpu(work: Callable[[], object], repeat: int) -> float:
 
 
 def bare_loop(text: str) -> int:
-    """The floor: cut the text into chunks, look at each once."""
+    """The lower bound: split the text into chunks, and search each once."""
     kept = 0
     for start in range(0, len(text), CHUNK):
         chunk = text[start : start + CHUNK]
@@ -84,19 +84,19 @@ def repeats(size: int) -> int:
 
 
 def grammar_table(sizes: dict[str, int]) -> None:
-    print("The grammar alone, beside a bare loop over the same chunks (target: at most 5 times)\n")
-    print(f"{'':24}{'chunks':>10}{'loop':>12}{'grammar':>12}{'a chunk':>12}{'ratio':>8}")
+    print("The grammar alone, compared with a bare loop over the same chunks (target: at most 5 times)\n")
+    print(f"{'':24}{'chunks':>10}{'loop':>12}{'grammar':>12}{'per chunk':>12}{'ratio':>8}")
     for kind, make in (("arguments", marked_call), ("plain text", plain_text)):
         for label, size in sizes.items():
             text, times = make(size), repeats(size)
             floor, cost = cpu(partial(bare_loop, text), times), cpu(partial(grammar_alone, text), times)
-            row(f"{label} of {kind}", len(text) // CHUNK, floor, cost)
+            row(f"{kind}, {label}", len(text) // CHUNK, floor, cost)
     print()
 
 
 def mender_table(sizes: dict[str, int]) -> None:
-    print("The whole mender, beside one msgspec decode and encode a chunk (target: at most 2.5 times)\n")
-    print(f"{'':24}{'chunks':>10}{'dec+enc':>12}{'mender':>12}{'a chunk':>12}{'ratio':>8}")
+    print("The complete mender, compared with one msgspec decode and encode per chunk (target: at most 2.5 times)\n")
+    print(f"{'':24}{'chunks':>10}{'dec+enc':>12}{'mender':>12}{'per chunk':>12}{'ratio':>8}")
     kinds: tuple[tuple[str, Callable[[int], Iterable[bytes]]], ...] = (
         ("leaked call", lambda size: as_speech(marked_call(size))),
         ("native call", lambda size: as_native(arguments(size))),
@@ -106,7 +106,7 @@ def mender_table(sizes: dict[str, int]) -> None:
         for label, size in sizes.items():
             frames, times = list(make(size)), repeats(size)
             row(
-                f"{label} of {kind}",
+                f"{kind}, {label}",
                 len(frames),
                 cpu(partial(decode_encode, frames), times),
                 cpu(partial(mend, frames), times),
@@ -115,9 +115,9 @@ def mender_table(sizes: dict[str, int]) -> None:
 
 
 def crossing_table() -> None:
-    print("100 KB of a host's stream, written for a client of another dialect, beside one decode and encode a chunk")
-    print("(target: at most 2.5 times, where chunks are alike)\n")
-    print(f"{'':56}{'chunks':>10}{'dec+enc':>12}{'mender':>12}{'a chunk':>12}{'ratio':>8}")
+    print("100 KB of a host's stream, translated to another dialect, compared with one decode and encode per chunk")
+    print("(target: at most 2.5 times, if the chunks are alike)\n")
+    print(f"{'':56}{'chunks':>10}{'dec+enc':>12}{'mender':>12}{'per chunk':>12}{'ratio':>8}")
     hello = [{"role": "user", "content": "hi"}]
     bodies = {
         "anthropic": {"model": "m", "max_tokens": 9, "messages": hello},
@@ -132,11 +132,11 @@ def crossing_table() -> None:
         "no two chunks alike": list(no_two_alike(as_speech(text))),
     }
     streams = [
-        (f"{kind} of openai_chat to {client}", "openai_chat", client, frames)
+        (f"{kind}, openai_chat to {client}", "openai_chat", client, frames)
         for client in ("anthropic", "openai_responses")
         for kind, frames in kinds.items()
     ]
-    streams += [(f"plain text of anthropic to {one}", "anthropic", one, list(as_messages(text))) for one in bodies]
+    streams += [(f"plain text, anthropic to {one}", "anthropic", one, list(as_messages(text))) for one in bodies]
     for label, upstream, client, frames in streams:
         prepared = moonshim.prepare_request(
             bodies[client], dialect=client, upstream=upstream, host="vllm", model="kimi-k2.5"
@@ -147,9 +147,9 @@ def crossing_table() -> None:
 
 
 def renamed_table() -> None:
-    print("100 KB of a Chat host's stream whose model the client calls something else, beside the same under one name")
+    print("100 KB of a Chat host's stream with the model renamed for the client, compared with the same name")
     print("(target: at most 1.3 times)\n")
-    print(f"{'':24}{'chunks':>10}{'same name':>12}{'renamed':>12}{'a chunk':>12}{'ratio':>8}")
+    print(f"{'':24}{'chunks':>10}{'same name':>12}{'renamed':>12}{'per chunk':>12}{'ratio':>8}")
     kinds = {
         "leaked call": list(as_speech(marked_call(100_000))),
         "native call": list(as_native(arguments(100_000))),
@@ -187,8 +187,8 @@ def _again(data: bytes) -> bytes:
 
 
 def request_table() -> None:
-    print("A request of 200 messages, 100 tools and 1 MB: parsed and rendered in its own dialect, beside one msgspec")
-    print("decode and encode of the same bytes (target: at most 4 times); and prepared for a host, start to end\n")
+    print("200 messages, 100 tools, 1 MB: a request parsed and rendered in its own dialect, compared with one msgspec")
+    print("decode and encode of the same bytes (target: at most 4 times); and completely prepared for a host\n")
     print(f"{'':24}{'bytes':>12}{'dec+enc':>12}{'parse':>12}{'render':>12}{'ratio':>8}{'prepare':>12}")
     signer = Signer()
     for name, make in REQUESTS.items():
@@ -205,11 +205,11 @@ def request_table() -> None:
 
 
 def memory_table() -> None:
-    print("Memory of one stream with collect=False: peak above the start (target: under 64 KiB)\n")
+    print("Peak memory of one stream with collect=False, above the start (target: less than 64 KiB)\n")
     kinds: tuple[tuple[str, Callable[[], Iterable[bytes]]], ...] = (
-        ("1 MB of leaked call", lambda: as_speech(marked_call(1_000_000))),
-        ("1 MB of native call", lambda: as_native(arguments(1_000_000))),
-        ("1 MB of plain text", lambda: as_speech(plain_text(1_000_000))),
+        ("leaked call, 1 MB", lambda: as_speech(marked_call(1_000_000))),
+        ("native call, 1 MB", lambda: as_native(arguments(1_000_000))),
+        ("plain text, 1 MB", lambda: as_speech(plain_text(1_000_000))),
     )
     for label, make in kinds:
         mend(make())  # what is made once for all streams
@@ -230,7 +230,7 @@ def memory_table() -> None:
 
 
 def startup_table() -> None:
-    print("Start-up, over bare Python (targets: import under 60 ms, --help under 150 ms in all)\n")
+    print("Start-up time (targets: import less than 60 ms over bare Python, --help less than 150 ms in total)\n")
 
     def wall(*command: str) -> float:
         best = float("inf")
@@ -242,13 +242,13 @@ def startup_table() -> None:
 
     bare = wall("-c", "pass")
     print(f"{'bare python':24}{bare:>8.1f} ms")
-    print(f"{'import moonshim':24}{wall('-c', 'import moonshim') - bare:>8.1f} ms more")
-    print(f"{'moonshim --help':24}{wall('-m', 'moonshim', '--help'):>8.1f} ms in all\n")
+    print(f"{'import moonshim':24}{wall('-c', 'import moonshim') - bare:>8.1f} ms over bare python")
+    print(f"{'moonshim --help':24}{wall('-m', 'moonshim', '--help'):>8.1f} ms in total\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="leave out 10 MB")
+    parser.add_argument("--quick", action="store_true", help="skip the 10 MB inputs")
     arguments_given = parser.parse_args()
     sizes = {label: size for label, size in SIZES.items() if size < 5_000_000 or not arguments_given.quick}
     grammar_table(sizes)

@@ -1,4 +1,4 @@
-"""Texts of many kinds, to hold the token estimate against, and how far above the truth it may be for each."""
+"""Sample texts to check the token estimate with, and how far above the real count it may be for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of many kinds -> what the token estimate says, beside Kimi's own tokenizer: `python -m bench.tokens`."""
+"""Compare the token estimate with Kimi's own tokenizer on many kinds of text: `python -m bench.tokens`."""
 
 from __future__ import annotations
 

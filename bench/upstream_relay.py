@@ -1,13 +1,13 @@
-"""What it costs to read a host's stream, in CPU time for each read: 50 streams, a chunk every 10 ms.
+"""Measure the CPU time per read of a host's stream: 50 streams, a chunk every 10 ms.
 
-Run it as `python -m bench.upstream_relay`. The rows, in the same run:
+Run it with `python -m bench.upstream_relay`. The rows are measured in the same run:
 
-- a bare protocol that only counts what the event loop gives it: the floor
+- a bare protocol that only counts the bytes from the event loop: the lower bound
 - `Answer.read` of `moonshim.http_client`
-- aiohttp as it comes, with the loop that its manual shows
-- the same with its own deadline between bytes (`sock_read`), which is a timer for every chunk
+- aiohttp, with the loop from its documentation
+- the same with aiohttp's own timeout between bytes (`sock_read`), which is a timer for every chunk
 
-On a busy machine several chunks come in one read, so it is reads that are counted.
+Reads are counted instead of chunks, because on a busy machine one read may contain several chunks.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ async def measure(reader: Callable[[int], Awaitable[int]], port: int) -> tuple[f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chunks", type=int, default=300, help="for each stream")
-    parser.add_argument("--rounds", type=int, default=5, help="the least of so many counts")
+    parser.add_argument("--chunks", type=int, default=300, help="chunks per stream (default: 300)")
+    parser.add_argument("--rounds", type=int, default=5, help="measurements per row; the lowest counts (default: 5)")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -148,7 +148,7 @@ def main() -> None:
             for name, reader in READERS.items():
                 best[name] = min(best[name], uvloop.run(measure(reader, port)))
         host.terminate()
-    print(f"{'':24}{'us a read':>12}{'reads':>10}")
+    print(f"{'':24}{'us per read':>12}{'reads':>10}")
     for name, (seconds, reads) in best.items():
         print(f"{name:24}{seconds * 1e6:>12.1f}{reads:>10}")
 

@@ -1,4 +1,4 @@
-"""Streams to measure: one Kimi K2 call with long arguments, a native call, and plain text, four characters a chunk."""
+"""Streams to measure: a Kimi K2 call with long arguments, a native call, and plain text, in chunks of 4 characters."""
 
 from __future__ import annotations
 

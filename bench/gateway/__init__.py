@@ -1,1 +1,1 @@
-"""Measures what the gateway costs beside a plain relay: `make bench-gateway`."""
+"""Measures what the gateway costs beside a plain relay and other gateways: `make bench-gateway`."""

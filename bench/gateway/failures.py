@@ -1,8 +1,8 @@
-"""What is lost when a gateway is killed, reloaded or stopped: `python -m bench.gateway.failures`.
+"""Measure what is lost when a gateway is killed, reloaded or stopped: `python -m bench.gateway.failures`.
 
-- Two gateways on one Redis (found as by the tests), conversations that change the gateway with every request and drop
-  their reasoning, one gateway killed: how many turns reach the host with their reasoning.
-- SIGHUP thirty times, a broken configuration, then SIGTERM: how many streams arrive whole.
+- Two gateways share one Redis (found as in the tests). Conversations switch between them with every request and drop
+  their reasoning, and one gateway is killed. Counted: the requests that reach the host with all of their reasoning.
+- A gateway gets SIGHUP thirty times, a broken configuration, then SIGTERM. Counted: the complete streams.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any, Final
 
 import aiohttp
 
-from bench.gateway.client import body_of, run_streams
-from bench.gateway.load import CHAT
-from bench.gateway.processes import gateway, host
+from bench.gateway.processes import gateway
+from bench.gateway.programs import host
+from bench.gateway.traffic import Request, send
 from tests.support.gateway.hosts import Host, HostRequest, Peer, whole
 from tests.support.redis_server import running_redis
 
 CONVERSATIONS: Final = 16
 ROUNDS: Final = 31
-"""Each after the first brings one turn whose reasoning must be recalled."""
+"""Each round after the first adds one turn whose reasoning must be restored."""
 STREAMS: Final = 100
 RELOADS: Final = 30
 
@@ -57,7 +57,7 @@ async def _hopping() -> None:
                     messages: list[dict[str, Any]] = [{"role": "user", "content": f"conversation {name}"}]
                     for turn in range(ROUNDS):
                         if (name, turn) == (0, ROUNDS // 2):
-                            os.kill(first.pids[0], signal.SIGKILL)
+                            os.kill(first.pid, signal.SIGKILL)
                         body = {"model": "kimi-k2.5", "messages": messages}
                         said = await _first_that_answers(session, (ports[(name + turn) % 2], second.port), body)
                         said.pop("reasoning_content", None)
@@ -67,7 +67,7 @@ async def _hopping() -> None:
                 async with aiohttp.ClientSession() as session:
                     await asyncio.gather(*(converse(session, name) for name in range(CONVERSATIONS)))
     print(
-        f"  {sum(recalled)} of {len(recalled)} requests had all of their reasoning; the host was asked again for some"
+        f"  {sum(recalled)} of {len(recalled)} requests (retries included) reached the host with all of their reasoning"
     )
     if not all(recalled):
         raise SystemExit("reasoning was lost")
@@ -76,33 +76,36 @@ async def _hopping() -> None:
 async def _first_that_answers(session: aiohttp.ClientSession, ports: tuple[int, ...], body: Any) -> dict[str, Any]:
     for port in ports:
         try:
-            async with session.post(f"http://127.0.0.1:{port}{CHAT}", json=body) as answer:
+            async with session.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=body) as answer:
                 said: dict[str, Any] = (await answer.json())["choices"][0]["message"]
                 return said
         except aiohttp.ClientError:
             continue
-    raise SystemExit("no gateway answers")
+    raise SystemExit("no gateway responds")
 
 
 def _signals() -> None:
-    with host(chunks=60, gap_ms=200.0) as upstream, gateway(upstream) as served:
+    with host() as upstream, gateway(upstream.port) as served:
 
         def disturb() -> None:
             time.sleep(2.0)
             for _ in range(RELOADS):
-                os.kill(served.pids[0], signal.SIGHUP)
+                os.kill(served.pid, signal.SIGHUP)
                 time.sleep(0.05)
-            served.config.write_text("this is = = no configuration")
-            os.kill(served.pids[0], signal.SIGHUP)
+            served.config.write_text("not = = a configuration")
+            os.kill(served.pid, signal.SIGHUP)
             time.sleep(2.0)
-            os.kill(served.pids[0], signal.SIGTERM)
+            os.kill(served.pid, signal.SIGTERM)
 
         disturbing = threading.Thread(target=disturb)
         disturbing.start()
-        result = run_streams(served.port, CHAT, body_of("kimi-k2.5", stream=True), STREAMS, spread=1.0)
+        request = Request(chunks=60, gap_us=200_000, slots=STREAMS)
+        result = send(served.port, request, STREAMS, STREAMS, spread_us=1_000_000)
         disturbing.join()
-    print(f"  {result.whole} of {result.streams} streams whole after {RELOADS} reloads, a broken file and SIGTERM")
-    if result.whole != result.streams:
+    print(
+        f"  {result.complete} of {result.requests} streams complete after {RELOADS} reloads, a broken file and SIGTERM"
+    )
+    if result.complete != result.requests:
         raise SystemExit("streams were lost")
 
 

@@ -1,8 +1,8 @@
-"""One tenant does its worst within its limits, another sends small requests: `make bench-tenants`.
+"""One tenant attacks the gateway within its limits while another sends small requests: `make bench-tenants`.
 
-For each attack it measures the latency of the second tenant's requests alone and during the attack, in one run, and
-the memory of the gateway. The attacker and its host stand for other machines: they get only CPU time that nobody else
-needs. At last it measures how much memory a single large body takes.
+For each attack, measure the latency of the second tenant's requests without and during the attack, and the memory of
+the gateway. The attacker and its host represent other machines, so they only get idle CPU time. Finally, measure how
+much memory a single large body takes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from collections.abc import Callable
 from multiprocessing.synchronize import Event
 from typing import Any, Final
 
-from bench.gateway.processes import Served, gateway, host, yield_cpu
+from bench.gateway.processes import Served, gateway
+from bench.gateway.programs import host, yield_cpu
 from moonshim.gateway.inbound.auth import new_key
 
 CHAT: Final = "/v1/chat/completions"
@@ -71,11 +72,11 @@ def _continued(previous: str | None) -> bytes:
 
 
 ATTACKS: Final[dict[str, tuple[str, str, Callable[[str | None], bytes]]]] = {
-    "refused: 57 MiB bodies, one request a minute": ("slow", CHAT, _small_messages),
-    "refused: 10 MiB stored, one request a minute": ("slow", RESPONSES, _continued),
+    "refused: 57 MiB bodies, one request per minute": ("slow", CHAT, _small_messages),
+    "refused: 10 MiB stored, one request per minute": ("slow", RESPONSES, _continued),
     "57 MiB bodies of small messages": ("fast", CHAT, _small_messages),
     "10 MiB bodies of ordinary messages": ("fast", CHAT, _ordinary),
-    "10 MiB stored, continued by 109 bytes": ("fast", RESPONSES, _continued),
+    "10 MiB stored, continued with 109 bytes": ("fast", RESPONSES, _continued),
 }
 
 
@@ -114,7 +115,7 @@ def _latencies(port: int, key: str, seconds: float) -> list[float]:
     while (begun := time.monotonic()) < ends:
         status, _ = _post(connection, key, CHAT, SMALL)
         if status != 200:
-            raise SystemExit(f"the victim got {status}")
+            raise SystemExit(f"the other tenant got status {status}")
         took.append(time.monotonic() - begun)
         time.sleep(0.01)
     connection.close()
@@ -126,7 +127,7 @@ def _percentile(took: list[float], share: float) -> float:
 
 
 def _stored(port: int, key: str) -> str:
-    """A response of 10 MiB of small messages, as many as the gateway takes, to be continued."""
+    """Store a response with 10 MiB of small messages, as many as the gateway accepts; its id."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     items = _messages(10 * MIB, 200)
     _, answer = _post(connection, key, RESPONSES, json.dumps({"model": MODEL, "input": items}).encode())
@@ -172,13 +173,13 @@ BODIES: Final[dict[str, Callable[[str | None], bytes]]] = {
 
 
 def _measure_memory() -> None:
-    """Each body in a gateway of its own, since a process seldom gives memory back."""
-    print("\nMemory that one request takes at most, by the size of its body:\n")
-    print("| body | answer | peak, MB | times its size |")
+    """Each body gets a separate gateway, because a process rarely returns memory."""
+    print("\nPeak memory of one request, by the size of its body:\n")
+    print("| body | status | peak memory (MB) | multiple of its size |")
     print("|---|---|---|---|")
     for name, make in BODIES.items():
         body = make(None)
-        with host() as upstream, gateway(upstream) as served:
+        with host() as upstream, gateway(upstream.port) as served:
             connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)
             _post(connection, "", CHAT, SMALL.replace(b"kimi-k2.6", MODEL.encode()))
             before = served.resident()
@@ -189,7 +190,7 @@ def _measure_memory() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=5.0, help="duration of each measurement (default: 5)")
     given = parser.parse_args()
     made = {who: new_key() for who in ("slow", "fast", "victim")}
     keys = {who: key for who, (key, _) in made.items()}
@@ -197,11 +198,11 @@ def main() -> None:
     with (
         host(yields=True) as upstream,
         host() as victims,
-        gateway(upstream, extra=_HOST.format(port=victims) + extra) as served,
+        gateway(upstream.port, extra=_HOST.format(port=victims.port) + extra) as served,
     ):
         previous = {who: _stored(served.port, keys[who]) for who in ("slow", "fast")}
-        print("Latency of small requests in ms, p50 / p99, alone and while another tenant attacks:\n")
-        print("| attack | alone | attacked | ratio of p99 | memory, MB | the attacker got |")
+        print("Latency of small requests in ms (p50 / p99), without and during an attack by another tenant:\n")
+        print("| attack | without | during | p99 ratio | memory (MB) | responses to the attacker |")
         print("|---|---|---|---|---|---|")
         for name in ATTACKS:
             _measure(name, served, keys, previous, given.seconds)
