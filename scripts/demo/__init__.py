@@ -1,1 +1,1 @@
-"""The first minute: the same conversation straight at a broken host and through Moonshim, side by side."""
+"""A demo: the same conversation directly with a faulty host and through Moonshim, side by side."""

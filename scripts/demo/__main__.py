@@ -1,10 +1,12 @@
-"""`make demo`: starts a broken host and a gateway, holds one conversation with each, and shows what happened.
+"""`make demo`: starts a faulty host and a gateway, runs one conversation with each, and shows the difference.
 
-Exit code 0 only if the conversation broke without Moonshim and was perfect with it.
+Exit code 0 only if the conversation failed without Moonshim and succeeded with it. `--svg FILE` also draws the
+rounds and the verdict as a picture.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import re
 import sys
@@ -18,11 +20,12 @@ from rich.live import Live
 from moonshim.simulator import Simulator
 from moonshim.simulator.render import render_prompt
 from scripts.demo import page
+from scripts.demo.picture import WIDTH, draw
 from scripts.demo.processes import CannotStart, gateway_before
 from scripts.demo.talk import Round, Run, converse
 
 MODEL: Final = "kimi-k2.5+stop-with-calls@2+arguments-twice@4+markers-in-reasoning@5"
-"""In rounds 2, 4 and 5 the host does wrong by itself; what breaks round 3 are the identifiers."""
+"""The host has faults in rounds 2, 4 and 5; round 3 fails because of the tool call ids."""
 _COUNTED: Final = re.compile(r'^moonshim_(repairs|changes)_total\{rule="([^"]+)"\} ([0-9.]+)', re.MULTILINE)
 _ID_LINE: Final = re.compile(r"(?:<\|tool_call_begin\|>|## Return of )[^<\n]*")
 
@@ -30,12 +33,19 @@ _ID_LINE: Final = re.compile(r"(?:<\|tool_call_begin\|>|## Return of )[^<\n]*")
 class _Seen(NamedTuple):
     run: Run
     prompt: str
-    """What the model was shown in the end."""
+    """The last prompt that the model received."""
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.demo", description="One conversation, without and with Moonshim."
+    )
+    parser.add_argument(
+        "--svg", type=Path, metavar="FILE", help="also draw the rounds and the verdict as an SVG picture"
+    )
+    picture: Path | None = parser.parse_args(arguments).svg
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that has no such characters shows others
+        sys.stdout.reconfigure(errors="replace")  # the terminal's encoding may lack some characters
     console = page.make_console()
     width = min(console.width, 150)
     console.print(page.beginning(MODEL), width=width)
@@ -53,7 +63,12 @@ def main() -> int:
         console.print(page.prompts_seen(*shown, width=width))
     console.print(page.repairs_made(repairs, width=width))
     console.print(page.verdict(straight.run, mended.run), width=width)
-    console.print("[dim]make serve leaves such a gateway running; README.md goes on from there.[/dim]")
+    console.print(
+        "[dim]Next: `make serve` starts the gateway, and README.md shows how to connect your own client.[/dim]"
+    )
+    if picture is not None:
+        rounds = page.journey(straight.run.rounds, mended.run.rounds, width=WIDTH)
+        picture.write_text(draw(rounds, page.verdict(straight.run, mended.run), title="make demo"), "utf-8")
     return 0 if broken is not None and mended.run.perfect else 1
 
 
@@ -62,7 +77,7 @@ def _both(console: Console, width: int) -> tuple[_Seen, _Seen, list[page.Counted
     right: list[Round] = []
     scenario = Path(__file__).with_name("journey.toml")
     with (
-        console.status("starting a simulated host, and a gateway before it …") as starting,
+        console.status("starting a simulated host and a gateway …") as starting,
         Simulator(behaviour="selfhost", scenario=str(scenario)).running() as host,
         gateway_before(host.url, MODEL) as gateway,
     ):
@@ -83,10 +98,10 @@ def _both(console: Console, width: int) -> tuple[_Seen, _Seen, list[page.Counted
 
 
 def _prompt(host: Simulator) -> str:
-    """What the model was shown last."""
+    """The last prompt that the model received."""
     question = host.requests[-1].request if host.requests else None
     return "" if question is None else render_prompt(question)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,9 +1,10 @@
-"""Two runs of one conversation -> a page for a terminal: side by side, the bytes, the repairs, the verdict."""
+"""Two runs of one conversation -> a page for a terminal: the rounds, the bytes, the repairs and the result."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from rich import box
@@ -17,8 +18,8 @@ from scripts.demo.talk import MARKER, ROUNDS, Round, Run
 
 __all__ = ["Counted", "beginning", "bytes_seen", "journey", "prompts_seen", "repairs_made", "verdict"]
 
-STRAIGHT: Final = "Straight at the host"
-MENDED: Final = "Through Moonshim"
+STRAIGHT: Final = "Without Moonshim"
+MENDED: Final = "With Moonshim"
 FRAMES_SHOWN: Final = 11
 PROMPT_LINES: Final = 6
 LINES_SHOWN: Final = 4
@@ -28,10 +29,10 @@ _BEFORE_MARKER: Final = re.compile(r"(?=<\|)")
 def beginning(model: str) -> RenderableType:
     return Panel(
         Text.from_markup(
-            f"A self-hosted Kimi ([bold]{model.partition('+')[0]}[/bold], simulated: no model, no key, no network) and "
-            "an agent on the official openai package. Like most agents it keeps each call under an id of its own "
-            "([cyan]call_…[/cyan]) and forgets what the model thought. It has a failing test to mend, in five rounds "
-            "of tools: once straight at the host, once through Moonshim."
+            f"An agent built on the official openai package uses a self-hosted Kimi model "
+            f"([bold]{model.partition('+')[0]}[/bold], simulated: no model, no key, no network). Like most agents, it "
+            "stores tool calls under its own ids ([cyan]call_…[/cyan]) and drops the model's reasoning. It fixes a "
+            "failing test in five rounds of tool calls: once directly against the host, and once through Moonshim."
         ),
         title="[bold]Moonshim[/bold]",
         title_align="left",
@@ -42,8 +43,8 @@ def beginning(model: str) -> RenderableType:
 # -- the rounds --------------------------------------------------------------------------------------------------
 
 
-def journey(straight: list[Round], mended: list[Round], *, width: int) -> RenderableType:
-    """The rounds of both, as far as they have come."""
+def journey(straight: Sequence[Round], mended: Sequence[Round], *, width: int) -> RenderableType:
+    """The rounds of both runs so far."""
     table = Table(box=box.SIMPLE_HEAD, expand=True, width=width)
     table.add_column("", width=7)
     table.add_column(STRAIGHT, ratio=1, overflow="fold")
@@ -54,10 +55,10 @@ def journey(straight: list[Round], mended: list[Round], *, width: int) -> Render
     return table
 
 
-def _cell(rounds: list[Round], number: int) -> Text:
+def _cell(rounds: Sequence[Round], number: int) -> Text:
     if len(rounds) < number:
         ended = bool(rounds) and (bool(rounds[-1].problem) or not rounds[-1].calls)
-        return Text("never reached" if ended else "…", style="dim")
+        return Text("not reached" if ended else "…", style="dim")
     one = rounds[number - 1]
     if one.problem:
         return Text.assemble(("✗ ", "bold red"), (one.problem, "red"), "\n", _with_markers(one.text))
@@ -66,11 +67,19 @@ def _cell(rounds: list[Round], number: int) -> Text:
             Text.assemble(("✓ ", "green"), (name, "bold"), " ", (arguments, "dim")) for name, arguments in one.calls
         ]
         return Text("\n").join(lines)
-    return Text.assemble(("✓ ", "green"), one.text[:160] + ("…" if len(one.text) > 160 else ""))
+    return Text.assemble(("✓ ", "green"), _shortened(one.text))
+
+
+def _shortened(text: str) -> str:
+    """At most 160 characters, cut between two lines if there are several."""
+    if len(text) <= 160:
+        return text
+    lines, cut, _ = text[:160].rpartition("\n")
+    return f"{lines}\n…" if cut else f"{text[:160]}…"
 
 
 def _with_markers(text: str) -> Text:
-    """The text, with each marker on a line of its own: in a narrow column none of them is torn apart."""
+    """The text with each marker on its own line, so that none is split in a narrow column."""
     lines = _BEFORE_MARKER.split(text)
     shown = Text("\n").join(highlighted(line.strip()) for line in lines[:LINES_SHOWN])
     return shown if len(lines) <= LINES_SHOWN else shown.append("\n…", style="dim")
@@ -88,27 +97,27 @@ def highlighted(text: str) -> Text:
 
 
 def bytes_seen(broken: Round, whole: Round, *, width: int) -> RenderableType:
-    """The round that broke, as the host sent it and as Moonshim did."""
+    """The round that failed, as the host sent it and as Moonshim sent it."""
     table = Table(box=box.SIMPLE_HEAD, expand=True, width=width, padding=(0, 1))
-    table.add_column(f"{STRAIGHT}: the call is text", ratio=1, overflow="fold")
-    table.add_column(f"{MENDED}: the call is a call", ratio=1, overflow="fold")
+    table.add_column(f"{STRAIGHT}: the call is in the text", ratio=1, overflow="fold")
+    table.add_column(f"{MENDED}: a proper tool call", ratio=1, overflow="fold")
     room = _room(width)
     table.add_row(_frames(broken.raw, "content", room), _frames(whole.raw, "tool_calls", room))
-    return _titled(f"Round {broken.number}, the bytes on the wire", table)
+    return _titled(f"Round {broken.number} on the wire", table)
 
 
 def _room(width: int) -> int:
-    """How many columns each side has, in a table of two."""
+    """The width of each column in a table of two."""
     return (width - 7) // 2
 
 
 def _end_of(line: str, room: int) -> str:
-    """What tells two lines apart stands at their end: where they are too long, that is what is shown."""
+    """Lines differ at their end, so a line that is too long is cut at its start."""
     return line if len(line) <= room else f"…{line[1 - room :]}"
 
 
 def _frames(raw: bytes, field: str, room: int) -> RenderableType:
-    """The deltas that have this field, each as it came; of those behind the first, as much as there is room for."""
+    """The deltas that have this field: the first one complete, the others cut to the width."""
     deltas = [delta for delta in _deltas(raw) if delta.get(field)]
     begins = next((at for at, delta in enumerate(deltas) if MARKER.search(json.dumps(delta))), 0)
     shown = deltas[begins : begins + FRAMES_SHOWN]
@@ -136,18 +145,18 @@ def _deltas(raw: bytes) -> list[dict[str, Any]]:
 
 
 def prompts_seen(straight: list[str], mended: list[str], *, width: int) -> RenderableType:
-    """The lines of both prompts in which identifiers stand."""
+    """The lines of both prompts that contain tool call ids."""
     table = Table(box=box.SIMPLE_HEAD, expand=True, width=width)
-    table.add_column(f"{STRAIGHT}: the agent's ids", ratio=1)
-    table.add_column(f"{MENDED}: the model's own", ratio=1)
+    table.add_column(f"{STRAIGHT}: ids of the agent", ratio=1)
+    table.add_column(f"{MENDED}: ids of the model", ratio=1)
     table.add_row(_lines(straight, "red", _room(width)), _lines(mended, "green", _room(width)))
-    return _titled("Why: what the model was shown of the rounds before", Text(_WHY), table, width=width)
+    return _titled("Why it failed: the ids of earlier rounds in the prompt", Text(_WHY), table, width=width)
 
 
 _WHY: Final = (
-    "A Kimi writes a call as text: a marker, functions.NAME:NUMBER, the arguments. Its host reads the name from there, "
-    "and makes a call of it. A host that shows the model other ids teaches it other ids: after two rounds it writes "
-    "those, the name is nowhere, and the host leaves the markers in the text."
+    "A Kimi model writes a tool call as text: a marker, functions.NAME:NUMBER, and the arguments. The host takes the "
+    "tool name from this id. If the prompt contains ids in another form, the model imitates them: after two rounds it "
+    "writes such ids itself, the host finds no tool name, and the markers stay in the text."
 )
 
 
@@ -159,46 +168,47 @@ def _lines(lines: list[str], style: str, room: int) -> RenderableType:
 
 
 Counted: TypeAlias = tuple[str, str, int]
-"""`repairs` of answers or `changes` of requests; the rule; how often."""
+"""`repairs` (responses) or `changes` (requests); the rule; the count."""
 _RULES: Final = {
-    "marker_call": "a call was read from markers in the text",
-    "finish_reason": "the host said that the model was done; it had called",
-    "arguments_doubled": "the arguments of a call came twice",
-    "history_id": "ids of the history are sent as the model writes them",
-    "reasoning_recalled": "reasoning that the agent forgot was put back",
-    "tool_choice_default": "the model may choose among the tools: said to the host",
-    "include_usage": "the host is asked to count its tokens",
+    "marker_call": "parsed a tool call from markers in the text",
+    "finish_reason": "set finish_reason to tool_calls; the host sent stop",
+    "arguments_doubled": "removed a second copy of the arguments",
+    "history_id": "rewrote ids in the history as the model writes them",
+    "reasoning_recalled": "restored reasoning that the agent had dropped",
+    "tool_choice_default": "set tool_choice to auto",
+    "include_usage": "asked the host to report token usage",
 }
-"""What the page says of a rule; docs/repairs.md and docs/requests.md have them all."""
+"""A description of each rule; docs/reference/repairs.md and docs/reference/requests.md list them all."""
 
 
 def repairs_made(counted: list[Counted], *, width: int) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, width=min(width, 100))
     table.add_column("")
     table.add_column("rule", style="bold")
-    table.add_column("what was put right")
+    table.add_column("what it did")
     table.add_column("times", justify="right")
     for what, rule, count in sorted(counted):
-        where = {"repairs": "answers", "changes": "requests"}[what]
+        where = {"repairs": "response", "changes": "request"}[what]
         table.add_row(where, rule, _RULES.get(rule, ""), str(count))
-    return _titled("What Moonshim put right on the way", table)
+    return _titled("What Moonshim changed and repaired", table)
 
 
 def verdict(straight: Run, mended: Run) -> RenderableType:
     broken = straight.broke_in
     first = (
-        f"[red]✗ {STRAIGHT}: broke in round {broken.number} of {ROUNDS}.[/red]"
+        f"[red]✗ {STRAIGHT}: failed in round {broken.number} of {ROUNDS}.[/red]"
         if broken is not None
-        else f"[yellow]? {STRAIGHT}: it did not break, and it should have.[/yellow]"
+        else f"[yellow]? {STRAIGHT}: did not fail, although it should have.[/yellow]"
     )
     came = sum(1 for one in mended.rounds if one.calls and not one.problem)
+    missing = ", ".join(mended.lost) or "nothing"
     second = (
-        f"[green]✓ {MENDED}: {came} of {ROUNDS} rounds, every result in the answer, no marker.[/green]"
+        f"[green]✓ {MENDED}: all {ROUNDS} rounds completed, every tool result in the answer, no markers.[/green]"
         if mended.perfect
-        else f"[red]✗ {MENDED}: {came} of {ROUNDS} rounds; lost: {', '.join(mended.lost) or 'nothing'}.[/red]"
+        else f"[red]✗ {MENDED}: {came} of {ROUNDS} rounds completed; missing in the answer: {missing}.[/red]"
     )
     good = broken is not None and mended.perfect
-    return Panel(Text.from_markup(f"{first}\n{second}"), border_style="green" if good else "red", title="Verdict")
+    return Panel(Text.from_markup(f"{first}\n{second}"), border_style="green" if good else "red", title="Result")
 
 
 def _titled(title: str, *inside: RenderableType, width: int = 0) -> RenderableType:
@@ -207,7 +217,7 @@ def _titled(title: str, *inside: RenderableType, width: int = 0) -> RenderableTy
 
 
 def make_console() -> Console:
-    """As wide as the terminal, within reason; in a pipe without colour."""
+    """A console as wide as the terminal; in a pipe, 120 columns without colour."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=120, no_color=True)

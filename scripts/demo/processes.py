@@ -1,7 +1,8 @@
-"""The address of a host -> the gateway before it, as a process of its own, until it is no longer wanted."""
+"""The URL of a host -> a gateway in front of it, in a separate process that leaves no files behind."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -23,27 +24,29 @@ models = ["{model}"]
 
 
 class CannotStart(Exception):
-    """A gateway did not start; the message is what it said."""
+    """The gateway did not start; the message contains its output."""
 
 
 @contextmanager
 def gateway_before(url: str, model: str) -> Iterator[str]:
-    """The address of a gateway that knows this one host."""
+    """The URL of a gateway with this host as its only provider."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "moonshim.toml"
         config.write_text(_CONFIG.format(url=url, model=model))
+        # Its own state: a demonstration is not part of the user's usage records.
+        environment = os.environ | {"XDG_STATE_HOME": folder, "XDG_RUNTIME_DIR": folder}
         command = [sys.executable, "-m", "moonshim", "serve", "--config", str(config), "--port", "0"]
         with (
-            tempfile.TemporaryFile("w+") as told,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True) as process,
+            tempfile.TemporaryFile("w+") as log,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,
         ):
             try:
                 assert process.stdout is not None
                 found = _URL.search(process.stdout.readline())
                 if found is None:
                     process.wait(10)
-                    told.seek(0)
-                    raise CannotStart(f"moonshim serve did not start:\n{told.read().strip()[-2000:]}")
+                    log.seek(0)
+                    raise CannotStart(f"moonshim serve did not start:\n{log.read().strip()[-2000:]}")
                 yield found[0]
             finally:
                 process.terminate()

@@ -1,4 +1,4 @@
-"""An address -> five rounds of an agent on the openai package, and everything that was seen of them."""
+"""A URL -> five rounds of an agent built on the openai package, with everything that it received."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MARKER", "ROUNDS", "Round", "Run", "converse"]
 
 ROUNDS: Final = 5
 MARKER: Final = re.compile(r"<\|[a-z_]+\|>")
-QUESTION: Final = "A test of this project fails. Find out why, and put it right."
+QUESTION: Final = "A test of this project fails. Find out why, and fix it."
 
 _GIVEN: Final[dict[str, str]] = {
     "list_files": "src/moon.py tests/test_moon.py",
@@ -51,13 +51,13 @@ TOOLS: Final[list[Any]] = [
 
 
 class Round(Struct, frozen=True, kw_only=True):
-    """One answer: what the agent made of it, and the bytes that it came in."""
+    """One response: what the agent understood, and the raw bytes."""
 
     number: int
     calls: tuple[tuple[str, str], ...] = ()
     text: str = ""
     problem: str = ""
-    """Why the agent cannot go on; empty: it can."""
+    """Why the agent cannot continue; empty if it can."""
     raw: bytes = b""
 
 
@@ -66,7 +66,7 @@ class Run(Struct, frozen=True):
 
     rounds: tuple[Round, ...]
     messages: list[Any]
-    """The history, as it was sent last."""
+    """The history as sent in the last request."""
 
     @property
     def broke_in(self) -> Round | None:
@@ -74,23 +74,23 @@ class Run(Struct, frozen=True):
 
     @property
     def lost(self) -> list[str]:
-        """The results that the last answer does not repeat."""
+        """Tool results that are missing in the last answer."""
         last = self.rounds[-1].text
         return [result for result in _GIVEN.values() if result not in last]
 
     @property
     def perfect(self) -> bool:
-        """Every round came, no marker was seen, and the answer has every result."""
+        """Every round completed, no marker was seen, and the answer has every tool result."""
         clean = not any(MARKER.search(one.text) for one in self.rounds)
         return self.broke_in is None and len(self.rounds) == ROUNDS + 1 and clean and not self.lost
 
 
 def converse(url: str, model: str, tell: Callable[[Round], None]) -> Run:
-    """The loop that agents have. `tell` is called after every round."""
+    """Run the usual agent loop. `tell` is called after every round."""
     seen: list[bytes] = []
     rounds: list[Round] = []
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
-    # Both ends are on this machine: a proxy of the surroundings could not reach them.
+    # Both ends are on this machine, where a configured proxy cannot reach them.
     http: Any = DefaultHttpxClient(event_hooks={"response": [_keeping(seen)]}, trust_env=False)
     with OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=20, http_client=http) as client:
         while len(rounds) <= ROUNDS:
@@ -105,7 +105,7 @@ def converse(url: str, model: str, tell: Callable[[Round], None]) -> Run:
 
 
 def _round(client: OpenAI, model: str, messages: list[Any], number: int) -> dict[str, Any]:
-    """Ask, and run the tools: what was said, called, and what is wrong with it."""
+    """Send one request and run the tools; the fields of a `Round`."""
     text, calls = "", dict[int, dict[str, str]]()
     try:
         stream = client.chat.completions.create(model=model, messages=messages, tools=TOOLS, stream=True)
@@ -117,22 +117,22 @@ def _round(client: OpenAI, model: str, messages: list[Any], number: int) -> dict
                     call["name"] += (entry.function and entry.function.name) or ""
                     call["arguments"] += (entry.function and entry.function.arguments) or ""
     except OpenAIError as error:
-        return {"text": text, "problem": f"the host says: {error}"}
+        return {"text": text, "problem": f"error from the host: {error}"}
     made = tuple((call["name"], call["arguments"]) for call in calls.values())
     problem = ""
     if MARKER.search(text):
-        problem = "its call came as text: nothing is called, and the user sees markers"
+        problem = "the tool call leaked into the text: no tool runs, and the user sees markers"
     elif number <= ROUNDS and not made:
-        problem = "no call came"
+        problem = "no tool call"
     results = [_tool(name, arguments) for name, arguments in made]
     if None in results:
-        problem = "its arguments cannot be read"
+        problem = "the arguments are not valid JSON"
     _keep(messages, text, made, results)
     return {"text": text, "calls": made, "problem": problem}
 
 
 def _keep(messages: list[Any], text: str, calls: tuple[tuple[str, str], ...], results: list[str | None]) -> None:
-    """Into the history, as most agents keep it: calls under names of their own, and without the reasoning."""
+    """Add a round to the history the way most agents do: with their own call ids, and without the reasoning."""
     before = sum(len(message.get("tool_calls") or ()) for message in messages)
     names = [f"call_{sha256(bytes([before + at])).hexdigest()[:12]}" for at in range(len(calls))]
     entries = [
@@ -141,24 +141,24 @@ def _keep(messages: list[Any], text: str, calls: tuple[tuple[str, str], ...], re
     ]
     messages.append({"role": "assistant", "content": text, **({"tool_calls": entries} if entries else {})})
     for id, result in zip(names, results, strict=True):
-        messages.append({"role": "tool", "tool_call_id": id, "content": result or "the arguments are no JSON"})
+        messages.append({"role": "tool", "tool_call_id": id, "content": result or "the arguments are not valid JSON"})
 
 
 def _tool(name: str, arguments: str) -> str | None:
-    """What a tool gives; None when it cannot read its arguments."""
+    """The result of a tool; None if its arguments are not valid JSON."""
     try:
         values = json.loads(arguments)
     except ValueError:
         return None
-    return _GIVEN.get(f"{name} {values.get('path')}") or _GIVEN.get(name, f"there is no tool {name}")
+    return _GIVEN.get(f"{name} {values.get('path')}") or _GIVEN.get(name, f"unknown tool {name}")
 
 
 def _keeping(seen: list[bytes]) -> Callable[[Any], None]:
-    """A hook of the package's HTTP client that keeps the bytes of every answer, as they came."""
+    """A hook for the HTTP client that records the raw bytes of every response."""
 
     def hook(response: Any) -> None:
         stream = response.stream
-        # Which HTTP package it is depends on the version of openai: all of them have a class of this name.
+        # The HTTP package depends on the version of openai; all of them have a class of this name.
         (kind,) = (one for one in type(stream).__mro__ if one.__name__ == "SyncByteStream")
 
         def read(self: Any) -> Iterator[bytes]:

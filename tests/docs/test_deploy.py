@@ -12,6 +12,7 @@ import shlex
 from argparse import Namespace
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
 import pytest
@@ -56,7 +57,7 @@ UNIT: Final = dict(
 )
 POD: Final = kind("Deployment")["spec"]["template"]
 GATEWAY: Final = POD["spec"]["containers"][0]
-PATHS: Final = {getattr(route, "path", "") for route in routes_of(cast(GatewayState, None))}
+PATHS: Final = {getattr(route, "path", "") for route in routes_of(cast(GatewayState, SimpleNamespace(inspector=None)))}
 
 COMMANDS: Final = {
     "Containerfile": json.loads(re.findall(r"^CMD (\[.*\])", CONTAINER, re.MULTILINE)[-1]),

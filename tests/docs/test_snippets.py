@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 import zipfile
 from collections.abc import Iterator
 from email.parser import HeaderParser
@@ -167,11 +166,3 @@ def test_every_snippet_passes_a_strict_type_checker(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", str(cache_dir), "."]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-
-
-def test_the_lines_for_codex_are_a_whole_configuration() -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
-    config = tomllib.loads(text)
-    provider = config["model_providers"][config["model_provider"]]
-    assert config["model"].startswith("kimi-")
-    assert provider == {"name": "Moonshim", "base_url": f"http://{GATEWAY}/v1", "wire_api": "responses"}
