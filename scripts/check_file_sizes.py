@@ -1,4 +1,4 @@
-"""Python files -> an error for each that is too long to be read in one sitting, and the median length."""
+"""Report every Python file that is too long, and the median length."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 
 def line_counts(folder: Path) -> dict[Path, int]:
-    """How long each Python file below the folder is."""
+    """The number of lines of each Python file below the folder."""
     return {path: len(path.read_bytes().splitlines()) for path in sorted(folder.rglob("*.py"))}
 
 
 def main() -> int:
     counts = {path: lines for folder in FOLDERS for path, lines in line_counts(ROOT / folder).items()}
     if not counts:
-        print("file sizes: no Python file found, so nothing was checked", file=sys.stderr)
+        print("file sizes: no Python files found, nothing was checked", file=sys.stderr)
         return 1
     too_long = {path: lines for path, lines in counts.items() if lines > LIMIT}
     for path, lines in too_long.items():
-        print(f"{path.relative_to(ROOT)}: {lines} lines, the limit is {LIMIT}", file=sys.stderr)
+        print(f"{path.relative_to(ROOT)}: {lines} lines (limit: {LIMIT})", file=sys.stderr)
     source = [lines for path, lines in counts.items() if path.is_relative_to(ROOT / "src")]
     median = statistics.median(source or [0])
-    print(f"file sizes: {len(counts)} files, longest {max(counts.values())} lines, median of src {median:g}")
+    print(f"file sizes: {len(counts)} files, longest {max(counts.values())} lines, median in src {median:g}")
     return 1 if too_long else 0
 
 

@@ -1,7 +1,7 @@
-"""The public modules -> a list of what in them has no complete type, for people who use them with a type checker.
+"""List the names in the public modules whose types are incomplete, for users with a type checker.
 
-`basedpyright --verifytypes` looks at every module; what counts here is what the public modules offer, and the members
-of these classes.
+`basedpyright --verifytypes` checks every module. Only the names that the public modules export count here, and the
+members of these classes.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def main() -> int:
             start = one["range"]["start"]
             print(f"  {Path(one['file']).relative_to(ROOT)}:{start['line'] + 1}: {one['message'].splitlines()[0]}")
     for name in missing:
-        print(f"{name}: the type checker does not see it")
-    print(f"public types: {len(names)} names in {len(PUBLIC)} modules, {len(wrong) + len(missing)} of them incomplete")
+        print(f"{name}: not found by the type checker")
+    print(f"public types: {len(names)} names in {len(PUBLIC)} modules, {len(wrong) + len(missing)} incomplete")
     return 1 if wrong or missing else 0
 
 
 def verify() -> dict[str, Any]:
-    """The report of the type checker on the whole package."""
+    """The type checker's report on the whole package."""
     paths = [str(ROOT / "src"), sysconfig.get_path("purelib")]
     command = [sys.executable, "-m", "basedpyright", "--verifytypes", "moonshim", "--ignoreexternal", "--outputjson"]
     with tempfile.TemporaryDirectory() as folder:  # no configuration, and no import from the current folder
@@ -67,7 +67,7 @@ def verify() -> dict[str, Any]:
 
 
 def public_symbols() -> Iterator[str]:
-    """The full names of what the public modules offer, where they are defined."""
+    """The full names of everything that the public modules export, where they are defined."""
     for name in PUBLIC:
         module = importlib.import_module(name)
         for public in module.__all__:

@@ -1,7 +1,7 @@
-"""pyproject.toml -> a lock file of everything that development installs; the lock file -> its known vulnerabilities.
+"""Pin all development dependencies in a lock file, and check the pinned versions for known vulnerabilities.
 
-`make lock` writes requirements-dev.lock, for every Python and platform at once. `make audit` looks its versions up
-in a vulnerability database, and fails when it cannot: "nothing found" is only said of what was looked up.
+`make lock` writes requirements-dev.lock, for all Python versions and platforms. `make audit` looks up the versions in a
+vulnerability database. It fails if it cannot look up all of them, so that success means that every package was checked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLEAN, VULNERABLE, NOT_AUDITED = 0, 1, 2
 
 
 def lock(arguments: list[str]) -> int:
-    """Write the lock file. Versions that it has stay, unless `--upgrade` is given."""
+    """Write the lock file. Existing versions stay, unless `--upgrade` is passed."""
     uv = shutil.which("uv") or str(tool_environment(TOOLS, "uv", "pip-audit").parent / "uv")
     command = [uv, "pip", "compile", "--quiet", "--universal", "--python-version", _OLDEST, "--extra", "dev"]
     # No names of package indexes: they differ from machine to machine, and some are private.
@@ -31,7 +31,7 @@ def lock(arguments: list[str]) -> int:
 
 
 def audit(arguments: list[str]) -> int:
-    """Look every version of the lock file up; the exit code is 0 only if all were found, and none is vulnerable."""
+    """Look up every version in the lock file; the exit code is 0 only if all were found and none is vulnerable."""
     python = tool_environment(TOOLS, "uv", "pip-audit")
     command = [str(python), "-m", "pip_audit", "--requirement", str(LOCK), "--no-deps", "--disable-pip"]
     command += ["--progress-spinner", "off", "--format", "json", *arguments]
@@ -51,7 +51,9 @@ def verdict(report: str, errors: str = "") -> tuple[int, list[str]]:
         found: list[dict[str, Any]] = json.loads(report)["dependencies"]
     except (ValueError, KeyError, TypeError):
         last = (errors.strip().splitlines() or ["it printed nothing"])[-1]
-        return NOT_AUDITED, [f"audit: NOT AUDITED. pip-audit failed; is its vulnerability service reachable? {last}"]
+        return NOT_AUDITED, [
+            f"audit: NOT AUDITED. pip-audit failed; check that its vulnerability service is reachable: {last}"
+        ]
     skipped = [one["name"] for one in found if "skip_reason" in one]
     known = [(one["name"], one["version"], fault) for one in found for fault in one.get("vulns", [])]
     lines = [
@@ -60,8 +62,8 @@ def verdict(report: str, errors: str = "") -> tuple[int, list[str]]:
     ]
     if skipped or not found:
         lines.append(
-            f"audit: NOT AUDITED: {len(skipped)} of {len(found)} packages. The vulnerability service has no answer for"
-            f" them, or cannot be reached from here: {', '.join(skipped[:5])}{', …' if len(skipped) > 5 else ''}"
+            f"audit: NOT AUDITED: {len(skipped)} of {len(found)} packages. The vulnerability service does not know them"
+            f" or is not reachable: {', '.join(skipped[:5])}{', …' if len(skipped) > 5 else ''}"
         )
     if known:
         return VULNERABLE, lines

@@ -1,7 +1,7 @@
-"""An interpreter and a folder -> a virtual environment with Moonshim and the asked extra in it.
+"""Create a virtual environment with Moonshim and one of its extras.
 
 Runs before anything is installed, on whatever `python3` the machine has: standard
-library only, and syntax that an old interpreter can at least read, so that it can say
+library only, and syntax that an old interpreter can parse, so that it can report
 what is missing instead of failing with a SyntaxError.
 """
 
@@ -22,11 +22,11 @@ STAMP = "moonshim-installed"
 
 
 class CannotSetUp(Exception):
-    """Something failed or is missing; the message says what, and how to get it."""
+    """Something failed or is missing; the message says what, and how to install it."""
 
 
 class NoVenvModule(CannotSetUp):
-    """This interpreter cannot make an environment, and it is not for us to change that."""
+    """This interpreter cannot create an environment, and installing the module is up to the user."""
 
 
 # --- interpreters -----------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def version_of(python: str | Path) -> str | None:
 
 
 def interpreters() -> dict[str, str]:
-    """The interpreters of this machine that Moonshim runs on, one for each version."""
+    """The interpreters on this machine that Moonshim supports, one for each version."""
     found: dict[str, str] = {}
     for version in VERSIONS:
         working = [path for path in _places(version) if version_of(path) == version]
@@ -73,8 +73,9 @@ def default_interpreter() -> str:
     if others:
         return others[max(others, key=VERSIONS.index)]
     raise CannotSetUp(
-        f"Moonshim needs Python 3.11 or later; this is {sys.version.split()[0]} and no other was found.\n"
-        "Install one (Debian 12 and later: apt install python3 python3-venv) or name one: make PYTHON=/path/to/python3"
+        f"Moonshim needs Python 3.11 or later; this is {sys.version.split()[0]}, and no other version was found.\n"
+        "Install one (Debian 12 and later: apt install python3 python3-venv), "
+        "or set its path: make PYTHON=/path/to/python3"
     )
 
 
@@ -113,17 +114,28 @@ def tool_environment(folder: Path, *packages: str) -> Path:
     inside, stamp, recipe = folder / "bin" / "python", folder / STAMP, "\n".join(packages)
     if version_of(inside) and stamp.exists() and stamp.read_text() == recipe:
         return inside
-    uv = _uv()
-    _create(folder, sys.executable, uv, False)
+    new_environment(folder)
     _say(f"installing {', '.join(packages)} into {_shown(folder)}")
-    install = [uv, "pip", "install", "--python", str(inside)] if uv else [str(inside), "-m", "pip", "install"]
-    _run([*install, "--quiet", *packages])
+    install(inside, *packages)
     stamp.write_text(recipe)
     return inside
 
 
+def new_environment(folder: Path) -> Path:
+    """The interpreter of a new, empty environment in `folder`, of the Python that runs this script."""
+    _create(folder, sys.executable, _uv(), False)
+    return folder / "bin" / "python"
+
+
+def install(python: Path, *packages: str) -> None:
+    """Install packages, wheels or source archives into the environment of this interpreter."""
+    uv = _uv()
+    command = [uv, "pip", "install", "--python", str(python)] if uv else [str(python), "-m", "pip", "install"]
+    _run([*command, "--quiet", *packages])
+
+
 def _create(folder: Path, python: str, uv: str | None, system_packages: bool) -> None:
-    _say(f"making {_shown(folder)} with Python {version_of(python)}")
+    _say(f"creating {_shown(folder)} with Python {version_of(python)}")
     if uv:
         _run([uv, "venv", "--quiet", "--clear", "--python", python, str(folder)])
         return
@@ -137,16 +149,27 @@ def _install_venv_module(python: str, system_packages: bool) -> None:
     missing = f"{python} has no venv module."
     apt = shutil.which("apt-get")
     if not apt or Path(python).resolve().parent != Path("/usr/bin"):
-        raise NoVenvModule(f"{missing} Install it, or install uv, or name another Python: make PYTHON=/path/to/python3")
+        raise NoVenvModule(f"{missing} Install it, install uv, or use another Python: make PYTHON=/path/to/python3")
     if not system_packages or os.geteuid() != 0:
         raise NoVenvModule(f"{missing} Install it with: sudo apt-get install {package}")
-    _say(f"installing the system package {package}")
+    if not install_system_package(package):
+        raise NoVenvModule(f"{missing} apt-get could not install {package}.")
+
+
+def install_system_package(*packages: str) -> bool:
+    """Install Debian packages; False when this machine has no apt-get, we are not root, or apt-get failed."""
+    apt = shutil.which("apt-get")
+    if not apt or os.geteuid() != 0:
+        return False
+    _say(f"installing system package {' '.join(packages)}")
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
-        _run([apt, "update", "-qq"], quiet)
-        _run([apt, "install", "-y", "-qq", "--no-install-recommends", package], quiet)
+        _run([apt, "update", "-qq"], quiet, subprocess.DEVNULL)
+        _run([apt, "install", "-y", "-qq", "--no-install-recommends", *packages], quiet, subprocess.DEVNULL)
     except CannotSetUp as error:
-        raise NoVenvModule(f"{missing} apt-get could not install {package}: {error}") from None
+        _say(str(error))
+        return False
+    return True
 
 
 def _uv() -> str | None:
@@ -161,12 +184,12 @@ def _runs(*command: str | Path) -> bool:
         return False
 
 
-def _run(command: list[str], env: dict[str, str] | None = None) -> None:
+def _run(command: list[str], env: dict[str, str] | None = None, stdout: int | None = None) -> None:
     # An environment that happens to be active must not decide where things go.
     env = {key: value for key, value in (env or os.environ).items() if key not in ("VIRTUAL_ENV", "PYTHONHOME")}
-    done = subprocess.run(command, cwd=ROOT, env=env, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=env, stdout=stdout, check=False)
     if done.returncode:
-        raise CannotSetUp(f"this command failed with code {done.returncode}: {' '.join(command)}")
+        raise CannotSetUp(f"command failed with exit code {done.returncode}: {' '.join(command)}")
 
 
 def _say(text: str) -> None:
@@ -178,9 +201,9 @@ def _shown(folder: Path) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Make the virtual environment that the Makefile uses.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--extra", default="dev", help="what to install besides Moonshim itself (default: dev)")
+    parser = argparse.ArgumentParser(description="Create the virtual environment that the Makefile uses.")
+    parser.add_argument("folder", type=Path, help="folder of the environment, relative to the repository")
+    parser.add_argument("--extra", default="dev", help="extra to install with Moonshim (default: dev)")
     arguments = parser.parse_args()
     try:
         ensure((ROOT / arguments.folder).absolute(), default_interpreter(), arguments.extra, system_packages=True)

@@ -1,7 +1,7 @@
-"""A session of `moonshim chat` in a pseudo-terminal -> the screens that docs/chat.md shows.
+"""A session of `moonshim chat` in a pseudo-terminal -> the screens that docs/guides/chat.md shows.
 
-`python -m scripts.record_chat` has the session anew and writes its screens into the page. A test has it, too, and
-compares: what the page shows is what people see.
+`python -m scripts.record_chat` runs the session and writes its screens into the page. A test runs it too and compares
+the screens with the page.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 from moonshim.simulator import IntendedCall, IntendedResponse, SimRequest, Simulator
 from tests.chat.talking import Talk
 
-PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "chat.md"
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "guides" / "chat.md"
 BEGIN, END = "<!-- recording -->\n", "<!-- end of the recording -->"
 _SECONDS: Final = re.compile(r"(waiting|working) \d+ s")
 _GARDEN: Final = "def seeds(beds, each=12):\n    return beds * each\n\n\nprint(seeds(4))\n"
 
 
 class Gardener:
-    """Plays the model of the recording."""
+    """The model of the recording."""
 
     def reply(self, question: SimRequest) -> IntendedResponse:
         if "test" in question.words:
@@ -32,27 +32,27 @@ class Gardener:
             read = IntendedCall("read_file", dumps({"path": "garden.py"}))
             run = IntendedCall("bash", dumps({"command": "python3 garden.py"}))
             return IntendedResponse(
-                reasoning="I should read the file, and run it to see\nwhether it still works.",
-                text="I read it and run it.",
+                reasoning="I should read the file and run it to see\nwhether it still works.",
+                text="I'll read it and run it.",
                 calls=(read, run),
             )
         return IntendedResponse(
             reasoning="It prints 48: four beds with twelve seeds each.",
             text="`garden.py` counts **seeds**:\n\n"
-            "1. `seeds(beds)` takes twelve for each bed\n2. it prints `48`, for four beds",
+            "1. `seeds(beds)` returns twelve seeds per bed\n2. it prints `48`, for four beds",
         )
 
     def _test(self, round_: int) -> IntendedResponse:
         if round_ == 1:
             text = "from garden import seeds\n\n\ndef test_seeds():\n    assert seeds(2) == 24\n"
             return IntendedResponse(
-                text="Gladly.", calls=(IntendedCall("write_file", dumps({"path": "test_garden.py", "content": text})),)
+                text="Sure.", calls=(IntendedCall("write_file", dumps({"path": "test_garden.py", "content": text})),)
             )
-        return IntendedResponse(text="As you like: I have written nothing.")
+        return IntendedResponse(text="OK, I have not written anything.")
 
 
 def record() -> list[tuple[str, list[str]]]:
-    """Have the session; what happens at each screen, and the screen."""
+    """Run the session; return the title and the content of each screen."""
     screens: list[tuple[str, list[str]]] = []
     with (
         tempfile.TemporaryDirectory() as home,
@@ -69,26 +69,26 @@ def record() -> list[tuple[str, list[str]]]:
 
             talk.says("What does garden.py do? Does it run?")
             talk.sees("Run this?")
-            show("The model has thought, has said a sentence and made two calls. One of them asks first:")
+            show("The model has reasoned, written a sentence and made two calls. One of them needs permission:")
             talk.types("y")
             talk.sees("for four beds", "48")
             talk.until(talk.is_ready, "end of the turn")
-            show("`y`, and a moment later:")
+            show("After you press `y`:")
             talk.asks("/fold")
             talk.says("Write a test for it")
             talk.sees("write_file")
             talk.sees("Run this?")
             talk.types("n")
-            talk.sees("I have written nothing")
+            talk.sees("I have not written anything")
             talk.asks("/toolformat")
             talk.asks("/model kimi-k3")
             talk.asks("/cost")
-            show("`n` to a file, and a few commands:")
+            show("Denying a file with `n`, and a few commands:")
     return screens
 
 
 def _screen(talk: Talk, url: str) -> list[str]:
-    """What stands on the screen, without its empty end; what differs from run to run is made the same."""
+    """The content of the screen, without trailing empty lines; what differs from run to run is normalized."""
     lines = talk.display
     shown = [_SECONDS.sub(r"\1 1 s", line.replace(url, "http://127.0.0.1:8485")) for line in lines]
     while shown and not shown[-1]:
@@ -98,10 +98,11 @@ def _screen(talk: Talk, url: str) -> list[str]:
 
 def page_part(screens: list[tuple[str, list[str]]]) -> str:
     """The part of the page that shows them."""
-    blocks = [
-        "{}\n\n{}\n".format(title, "\n".join(f"    {line}".rstrip() for line in lines)) for title, lines in screens
-    ]
-    return "\n".join(blocks)
+    return "\n".join(f"{title}\n\n```text\n{_as_lines(lines)}\n```\n" for title, lines in screens)
+
+
+def _as_lines(lines: list[str]) -> str:
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def recorded_part(page: str) -> str:

@@ -1,11 +1,10 @@
-"""The machine's interpreters -> a tier of the test suite run on each, and one line for each at the end.
+"""Run a tier of the test suite on one or more interpreters, and print one line for each at the end.
 
 `make test` runs the quick tier: without the tests that are marked `slow` (tests/support/tiers.py), and with fewer
-generated examples. `make test-all` (`--all`) runs every test, and then the quick tests of the engine once more for the
-branches that they cover: measuring more than doubles the time, so it is not done everywhere, nor in the processes that
-tests start. `fail_under` in pyproject.toml is what has to be reached. `make test-pythons` (`--others`) runs the quick
-tier on the other interpreters, each in an environment of its own: they are there to find what differs between Python
-versions, not to look for the same faults again.
+generated examples. `make test-all` (`--all`) runs every test, then the quick tests of the engine again to measure
+branch coverage, which has to reach `fail_under` in pyproject.toml. Measuring more than doubles the time, so it is
+limited to the engine and excludes the processes that tests start. `make test-pythons` (`--others`) runs the quick tier
+on all other interpreters, each in a separate environment, to find differences between Python versions.
 """
 
 from __future__ import annotations
@@ -19,14 +18,16 @@ from typing import Final
 
 from scripts.environment import ROOT, CannotSetUp, NoVenvModule, ensure, interpreters, version_of
 
-MEASURED: Final = ("--cov", "--cov-report=", "tests/engine", "tests/golden")
+ROUNDS: Final = ("tests/gateway/test_web_search.py", "tests/gateway/test_structured_output.py")
+"""Exchanges of several rounds are tested with a gateway, which runs in the same process."""
+MEASURED: Final = ("--cov", "--cov-report=", "tests/engine", "tests/golden", *ROUNDS)
 """The arguments of the run that measures the coverage of the engine."""
 NO_TESTS_RAN: Final = 5
-"""The exit code of pytest when it found nothing to run."""
+"""The exit code of pytest if it found no tests."""
 
 
 def run_suite(python: Path, profile: str, arguments: list[str]) -> str:
-    """Run the tests; the verdict in a few words, "passed" only when there were tests and all of them passed."""
+    """Run the tests and summarise the result; "passed" only if there were tests and all of them passed."""
     # Snapshots are compared as ever; without the option inline-snapshot explains at length that xdist cannot fix them.
     # One more than there are cores: many tests wait for processes and hosts of their own.
     workers = (os.cpu_count() or 1) + 1
@@ -37,11 +38,11 @@ def run_suite(python: Path, profile: str, arguments: list[str]) -> str:
     code = subprocess.run(command, cwd=ROOT, env=environment(profile), check=False).returncode
     if code == NO_TESTS_RAN:
         return "FAILED: no tests ran"
-    return "passed" if code == 0 else f"FAILED: pytest ended with code {code}"
+    return "passed" if code == 0 else f"FAILED: pytest exited with code {code}"
 
 
 def environment(profile: str) -> dict[str, str]:
-    """What the tests run with: their profile, and bytecode, in a folder of its own where it is not wanted elsewhere.
+    """The environment variables for the tests: their profile, and a separate folder for bytecode if it is disabled.
 
     Without bytecode every worker, and every process that a test starts, compiles all that it imports.
     """
@@ -62,7 +63,7 @@ def main(arguments: list[str]) -> int:
     if others:
         jobs = {version: (path, profile) for version, path in interpreters().items() if version != default}
         if not jobs:
-            print(f"there is no other Python than {default} here")
+            print(f"no Python other than {default} found")
             return 0
 
     verdicts: dict[str, str] = {}
@@ -75,7 +76,7 @@ def main(arguments: list[str]) -> int:
             verdicts[version] = f"NOT TESTED: {error}"
             continue
         except CannotSetUp as error:
-            verdicts[version] = f"FAILED: no environment: {error}"
+            verdicts[version] = f"FAILED: cannot create the environment: {error}"
             continue
         verdict = run_suite(python, profile, arguments)
         if every_test and not arguments and verdict == "passed":

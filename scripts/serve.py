@@ -1,4 +1,4 @@
-"""The gateway on what is configured, and on the demo when nothing is: `make serve`."""
+"""`make serve`: runs the gateway with your configuration, or with the demo if there is none."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from moonshim.config import ConfigError, config_from_environment, load_config, l
 
 
 def reason_for_demo() -> str | None:
-    """Why there is no host to serve; None: there is one, or `moonshim serve` says what is wrong."""
+    """Why the demo runs instead; None if there is a provider, or if `moonshim serve` should report a problem."""
     try:
         found = look_for_config(None, os.environ, Path.cwd())
         if config_from_environment(os.environ) is not None:
             return None
         if found is None:
-            return "Nothing is configured"
+            return "No configuration found"
         if found.needs_trust or load_config(found.path, None).providers:
             return None
         return f"{found.path} has no provider yet"
@@ -30,19 +30,19 @@ if __name__ == "__main__":
     reason = None if "--config" in arguments or "--demo" in arguments else reason_for_demo()
     if reason is not None:
         print(
-            f"{reason}, so this serves the demo: it answers with invented text, to this machine only and without keys.",
+            f"{reason}. Starting the demo: made-up responses, only for this machine, without keys.",
             file=sys.stderr,
         )
         command = Path(sys.executable).with_name("moonshim")
         shown = command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
         print(
-            f"{shown} config example > moonshim.toml gives you a file to begin with, {shown} trust lets it be used."
-            if reason.startswith("Nothing")
-            else f"Set a host's key (such as MOONSHOT_API_KEY), or add [[providers]] as {shown} config example shows.",
+            f"To configure it, run `{shown} init`."
+            if reason.startswith("No configuration")
+            else f"Set an API key (such as MOONSHOT_API_KEY), or add [[providers]] (see `{shown} config example`).",
             file=sys.stderr,
         )
         arguments = ["--demo", *arguments]
     code = main(["serve", *arguments])
     if code == 1:
-        print('Options go into ARGS: make serve ARGS="--port 9000"', file=sys.stderr)
+        print('Pass options with ARGS: make serve ARGS="--port 9000"', file=sys.stderr)
     raise SystemExit(code)

@@ -1,8 +1,7 @@
-"""The real agents of our users -> one tool loop each through the gateway, before a simulated host that misbehaves.
+"""Run real agents and frameworks through the gateway against a simulated host that misbehaves, one tool loop each.
 
-`make test-clients` installs Node, the clients and the agent frameworks under `.clients/` and runs them one after
-another. `ARGS` takes parts of names (`ARGS="codex agno"`) and `--case NAME`. The files of each run are under
-`.clients/runs/`.
+`make test-clients` installs Node, the clients and the agent frameworks in `.clients/` and runs them one after another.
+`ARGS` accepts parts of names (`ARGS="codex agno"`) and `--case NAME`. The files of each run are in `.clients/runs/`.
 """
 
 from __future__ import annotations
@@ -28,12 +27,17 @@ from tests.clients.install import (
     find_node,
     install,
     install_framework,
+    install_launched,
     version_of,
+    version_of_launched,
 )
+from tests.clients.launch.every_launched import LAUNCHED
+from tests.clients.launch.launched import Launched
+from tests.clients.launch.run import LAUNCH_CASES, LaunchCase, run_launch
 from tests.clients.run import run
 
 WIDTH: Final = 80
-"""Of the widest cell; the whole text was told when it happened."""
+"""Of the widest column; the full text was printed during the run."""
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -55,28 +59,34 @@ def main(arguments: Sequence[str]) -> int:
     ways = {one.name: [way for way in one.ways if _is_wanted(_named(one, way), given.names)] for one in FRAMEWORKS}
     frameworks = [one for one in FRAMEWORKS if ways[one.name]]
     framework_cases = [case for case in FRAMEWORK_CASES if _is_wanted(case.name, given.case)]
-    if not (clients and cases) and not (frameworks and framework_cases):
+    launched = [client for client in LAUNCHED if _is_wanted(f"launch {client.name}", given.names)]
+    launch_cases = [case for case in LAUNCH_CASES if _is_wanted(case.name, given.case)]
+    if not (clients and cases) and not (frameworks and framework_cases) and not (launched and launch_cases):
         known = [*(one.name for one in CLIENTS), *(one.name for one in FRAMEWORKS)]
-        known += dict.fromkeys(case.name for case in (*CASES, *FRAMEWORK_CASES))
-        print("unknown name; there are", ", ".join(known), file=sys.stderr)
+        known += [f"launch {one.name}" for one in LAUNCHED]
+        known += dict.fromkeys(case.name for case in (*CASES, *FRAMEWORK_CASES, *LAUNCH_CASES))
+        print("unknown name; choose from", ", ".join(known), file=sys.stderr)
         return 2
     begun = time.monotonic()
     rows = _rows(clients, cases) if clients and cases else []
+    rows += _launch_rows(launched, launch_cases) if launched and launch_cases else []
     for framework in frameworks if framework_cases else ():
         rows += _framework_rows(framework, framework_cases, ways[framework.name])
     _print_table(rows)
     passed, failed = (sum(row.result == word for row in rows) for word in ("ok", "FAILED"))
     skipped = [row.name for row in rows if row.result == "skipped"]
     if skipped:
-        print(f"\nNOT TESTED, since they could not be installed: {', '.join(skipped)}")
+        print(f"\nNOT TESTED, because the installation failed: {', '.join(skipped)}")
     print(f"\n{passed} passed, {failed} failed, {len(skipped)} skipped\n({time.monotonic() - begun:.0f} s)")
     return 1 if failed or not passed else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make test-clients", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("names", nargs="*", help="parts of the names of clients; none: all")
-    parser.add_argument("--case", action="append", default=[], help="part of the name of a case; may be repeated")
+    parser.add_argument("names", nargs="*", help="parts of client or framework names (default: all)")
+    parser.add_argument(
+        "--case", action="append", default=[], help="part of a case name; can be repeated (default: all cases)"
+    )
     return parser
 
 
@@ -88,7 +98,7 @@ def _rows(clients: Sequence[Client], cases: Sequence[Case]) -> list[Row]:
     try:
         node = find_node()
     except CannotInstall as error:
-        return [_skipped(client, f"no Node: {error}") for client in clients]
+        return [_skipped(client, f"Node is not available: {error}") for client in clients]
     rows: list[Row] = []
     for client in clients:
         _say(f"{client.name} {version_of(client)}")
@@ -128,8 +138,29 @@ def _tested(client: Client, case: Case, node: Node, installed: Path) -> Row:
     )
 
 
+def _launch_rows(clients: Sequence[Launched], cases: Sequence[LaunchCase]) -> list[Row]:
+    """One row for each client that `moonshim launch` starts, and each way to end it."""
+    rows: list[Row] = []
+    for client in clients:
+        name, version = f"launch {client.name}", version_of_launched(client)
+        _say(f"{name} {version}")
+        try:
+            programs = install_launched(client, find_node())
+        except CannotInstall as error:
+            _say(f"  NOT TESTED: {error}")
+            rows.append(Row(name=name, version=version, dialect="", result="skipped", seen=str(error)))
+            continue
+        for case in cases:
+            outcome = run_launch(client, case, programs)
+            result = "FAILED" if outcome.problems else "ok"
+            _say(f"  {case.name}: {result} ({outcome.seconds:.1f} s)", *outcome.problems)
+            seen = "; ".join(outcome.problems) or outcome.seen
+            rows.append(Row(name=name, version=version, dialect="", case=case.name, result=result, seen=seen))
+    return rows
+
+
 def _framework_rows(framework: Framework, cases: Sequence[Case], ways: Sequence[Way]) -> list[Row]:
-    """One row for each way to ask: all cases, and which of them failed."""
+    """One row for each way to call the model: all cases, and which of them failed."""
     version = next(iter(FRAMEWORKS_PINNED[framework.name].values()))
     _say(f"{framework.name} {version}")
     try:
@@ -150,14 +181,14 @@ def _framework_rows(framework: Framework, cases: Sequence[Case], ways: Sequence[
 def _framework_row(framework: Framework, version: str, way: Way, runs: Sequence[Run]) -> Row:
     failed = [run_ for run_ in runs if run_.problems]
     seen = "; ".join(f"{run_.case.name}: {run_.problems[0]}" for run_ in failed)
-    unable = [f"; not {case}: {why}" for (one, case), why in framework.unable.items() if one == way]
+    unable = [f"; without {case}: {why}" for (one, case), why in framework.unable.items() if one == way]
     return Row(
         name=_named(framework, way),
         version=version,
         dialect=way.dialect,
         case=f"{len(runs)} cases",
         result="FAILED" if failed else "ok",
-        seen=(seen or f"{len(runs)} runs, 4 calls in each") + "".join(unable),
+        seen=(seen or f"{len(runs)} runs with 4 calls each") + "".join(unable),
     )
 
 
@@ -166,7 +197,7 @@ def _named(framework: Framework, way: Way) -> str:
 
 
 def _worst(problems: Sequence[str]) -> str:
-    """What tells most of why it broke: that the host refused it, then that markers were seen."""
+    """The problem that explains most: that the host refused a request, then that markers reached the user."""
     ranked = sorted(problems, key=lambda one: ("refused" not in one, "reached" not in one))
     return ranked[0]
 
@@ -176,7 +207,7 @@ def _say(line: str, *more: str) -> None:
 
 
 def _print_table(rows: Sequence[Row]) -> None:
-    head = ("client", "version", "dialect", "host and faults", "result", "without Moonshim", "what was seen")
+    head = ("client", "version", "dialect", "host and faults", "result", "without Moonshim", "details")
     lines: list[tuple[str, ...]] = [head]
     for row in rows:
         cells = (row.name, row.version, row.dialect, row.case, row.result, row.straight, row.seen)
@@ -186,7 +217,7 @@ def _print_table(rows: Sequence[Row]) -> None:
     for at, line in enumerate(lines):
         print("  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]))
         if at == 0:
-            print("  ".join(["-" * width for width in widths] + ["-" * 13]))
+            print("  ".join(["-" * width for width in widths] + ["-" * 7]))
 
 
 def _shortened(text: str) -> str:

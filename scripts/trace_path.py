@@ -1,11 +1,10 @@
-"""Prints which modules one streaming request runs through, in order, and how often control switches between them.
+"""Print which modules one streaming request runs through, and how often control switches between them.
 
     python scripts/trace_path.py [--order]
 
 The request is prepared, and its response is mended: reasoning, text, a tool call in native deltas, another one in
-leaked markers, finish and usage, each piece in a chunk of its own. A switch is a call into another module of Moonshim,
-or the return from it. The slow path is measured on a piece of text that is parsed and passed on (`fast_path=False`).
-`--order` lists the modules in the order in which they are first entered.
+leaked markers, finish and usage, each in a separate chunk. A switch is a call into another module of Moonshim, or the
+return from it. The slow path is measured on a piece of text that is parsed and passed on (`fast_path=False`).
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ DELTAS: list[dict[str, Any]] = [
 
 
 class Trace:
-    """The modules that ran, and how often control went from one to another."""
+    """The modules that ran, and how often control switched between them."""
 
     def __init__(self) -> None:
         self.modules: list[str] = []
@@ -133,7 +132,7 @@ class Request:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--order", action="store_true", help="list the modules in the order of their first use")
+    parser.add_argument("--order", action="store_true", help="list the modules in order of first use")
     arguments = parser.parse_args()
     for title, dialect, body in (("Chat to Chat", "openai_chat", CHAT), ("Messages to Chat", "anthropic", MESSAGES)):
         Request(body, dialect)  # what is loaded or built once is not part of a request

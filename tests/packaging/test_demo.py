@@ -22,16 +22,19 @@ COMMAND: Final = [sys.executable, "-m", "scripts.demo"]
 JOURNEY: Final = str(ROOT / "scripts" / "demo" / "journey.toml")
 
 
-def test_it_ends_well_and_says_so() -> None:
-    run = subprocess.run(COMMAND, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+def test_it_ends_well_says_so_and_leaves_no_files(tmp_path: Path) -> None:
+    folders = {name: str(tmp_path / name) for name in ("HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")}
+    env = os.environ | folders
+    run = subprocess.run(COMMAND, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False, env=env)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "broke in round 3 of 5" in run.stdout
-    assert "5 of 5 rounds, every result in the answer, no marker" in run.stdout
+    assert "failed in round 3 of 5" in run.stdout
+    assert "all 5 rounds completed, every tool result in the answer, no markers" in run.stdout
     assert '{"content":"<|tool_call_begin|>"}' in run.stdout
     assert "functions.read_file:1" in run.stdout
     assert "marker_call" in run.stdout
     assert "\x1b" not in run.stdout
     assert "Traceback" not in run.stderr
+    assert not list(tmp_path.rglob("*")), "such as usage.db: a demo is not part of the user's usage"
 
 
 def test_it_ends_well_behind_a_proxy_and_on_a_terminal_of_few_characters() -> None:
@@ -40,7 +43,7 @@ def test_it_ends_well_behind_a_proxy_and_on_a_terminal_of_few_characters() -> No
     env = os.environ | proxies | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     run = subprocess.run(COMMAND, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False, env=env)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "5 of 5 rounds" in run.stdout
+    assert "all 5 rounds completed" in run.stdout
     assert run.stdout.isascii()
 
 
@@ -89,7 +92,7 @@ def test_a_run_whose_calls_came_as_text_is_not() -> None:
 
 def test_arguments_that_came_twice_and_errors_are_seen() -> None:
     assert (broken := talk("arguments-twice@4").broke_in) is not None
-    assert broken.problem == "its arguments cannot be read"
+    assert broken.problem == "the arguments are not valid JSON"
     assert (broken := talk("overloaded@3").broke_in) is not None
     assert "overloaded" in broken.problem
 
