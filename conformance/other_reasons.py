@@ -1,4 +1,4 @@
-"""Why a row of `other_formats.jsonl` is not met: the cases of each family, under a reason of `reasons`."""
+"""The rows of `other_formats.jsonl` that Moonshim does not meet: the cases of each family, under a reason."""
 
 from __future__ import annotations
 

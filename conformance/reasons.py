@@ -1,4 +1,4 @@
-"""Why a vector of another project is not met: each by its name or number, under a reason in our own words."""
+"""The vectors of other projects that Moonshim does not meet, by name or number, each under a reason."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Kind: TypeAlias = Literal["decision", "source"]
 
 
 class Reason(Struct, frozen=True):
-    """`fields` is all that may differ under this reason: more than that is a fault that hides behind it."""
+    """Why a row differs. Only `fields` may differ; any other difference is a fault that the reason does not cover."""
 
     kind: Kind
     sentence: str
     fields: tuple[str, ...] = ("result",)
     broken_off: bool = False
-    """Holds only where the reply says that it broke off, by an error or by `length`."""
+    """Valid only if the reply reports that it was cut off, with an error or the finish reason `length`."""
 
 
 def _decision(sentence: str, *fields: str, broken_off: bool = False) -> Reason:
@@ -31,170 +31,177 @@ def _source(sentence: str, *fields: str) -> Reason:
 
 REASONS: Final[dict[str, Reason]] = {
     # text
-    "text_after_section": _decision("Text after a section is kept: no character is lost.", "content"),
-    "text_in_section": _decision("Text inside a section is kept, in its channel.", "content"),
+    "text_after_section": _decision("Text after a section is preserved: no character is lost.", "content"),
+    "text_in_section": _decision("Text inside a section is preserved, in its channel.", "content"),
     "unreadable_call": _decision(
-        "What stands between call markers and cannot be read as a call is kept as text.", "content", "clean_text"
+        "Content between call markers that is not a valid call is preserved as text.", "content", "clean_text"
     ),
-    "unfinished_marker": _decision("The start of a marker that never ends is text.", "content", "reasoning"),
+    "unfinished_marker": _decision("An incomplete marker is text.", "content", "reasoning"),
     "unknown_token": _decision("A token that the model does not have is text.", "clean_text", "clean"),
     "thought_is_reasoning": _decision(
-        "What stands between think tags is reasoning, closed or not, and no space is put in its place.", "clean"
+        "Content between think tags is reasoning, closed or not, and is not replaced by a space.", "clean"
     ),
-    "stray_end": _decision("The end of a call that never began is taken away, and that is told.", "content"),
-    "space_between_calls": _decision("White space between two calls belongs to neither, and vanishes.", "content"),
+    "stray_end": _decision("An end marker without a call is removed and reported.", "content"),
+    "space_between_calls": _decision("White space between two calls belongs to neither and is dropped.", "content"),
     "trimmed_at_times": _source(
-        "The source trims white space in some cases and keeps it in their neighbours; ours is always kept.",
+        "The source trims white space in some cases and not in similar ones; Moonshim always preserves it.",
         "content",
     ),
-    "known_leak": _source("The source marks this as its own leak: an orphan think tag belongs to nobody.", "content"),
+    "known_leak": _source("The source marks this as its own leak: a stray think tag is not content.", "content"),
     "record_ends_early": _source(
-        "The record stops before the end of the input, where the source, too, lets go of what it held back.", "content"
+        "The recording stops before the end of the input, where the source also releases what it held back.", "content"
     ),
     # calls
     "end_marker_missing": _decision(
-        "A call whose arguments are whole is recovered, whichever of its end markers is missing.",
+        "A call with complete arguments is recovered, whichever of its end markers is missing.",
         "calls",
         "tool_calls",
         "clean_text",
     ),
     "cut_off_call": _decision(
-        "A call that breaks off is delivered as far as it came, and the answer then ends in an error or in `length`.",
+        "A call that is cut off is delivered as far as it arrived, and the response ends with an error or `length`.",
         "calls",
         broken_off=True,
     ),
-    "no_arguments": _decision("A declared name without an arguments marker is a call with `{}`.", "calls"),
+    "no_arguments": _decision("A declared tool name without an arguments marker is a call with `{}`.", "calls"),
     "end_missing_text": _decision(
-        "A call whose arguments are whole is recovered, also where the source keeps all of it as text.",
+        "A call with complete arguments is recovered, even where the source leaves all of it as text.",
         "calls",
         "content",
     ),
     "cut_off_text": _decision(
-        "A call that breaks off is delivered as far as it came, and the answer then ends in an error, also where the "
-        "source keeps all of it as text.",
+        "A call that is cut off is delivered as far as it arrived, and the response ends with an error, even where the "
+        "source leaves all of it as text.",
         "calls",
         "content",
         broken_off=True,
     ),
     "cut_by_marker": _decision(
-        "Arguments that a marker cuts short are delivered as they came, and that is told: nothing is made up.",
+        "Arguments that a marker cuts short are delivered as they arrived and reported: nothing is invented.",
         "calls",
         "content",
     ),
     "no_arguments_text": _decision(
-        "A declared name without arguments is a call with `{}`, also where the source keeps it as text.",
+        "A declared tool name without arguments is a call with `{}`, even where the source leaves it as text.",
         "calls",
         "content",
     ),
     "one_reading": _decision(
-        "A value that the declared schema rejects, and that has one reading which it accepts, is repaired.", "calls"
+        "A value that the declared schema rejects is repaired if exactly one interpretation of it is valid.", "calls"
     ),
     "made_json": _decision(
-        "Arguments that are not JSON, and have one reading, are rewritten as JSON: clients parse them.", "calls"
-    ),
-    "brackets_closed": _decision(
-        "Arguments that the end marker of their call says are whole get the brackets that they lack, where only one "
-        "completion exists.",
+        "Arguments that are not JSON but have only one interpretation become JSON, so that clients can parse them.",
         "calls",
     ),
-    "fence_missing": _decision("A name and an object are a call, with a fence around the object or without.", "calls"),
-    "space_in_brackets": _decision("White space between brackets changes nothing.", "calls", "content"),
+    "brackets_closed": _decision(
+        "If an end marker shows that the arguments are complete, missing brackets are added where only one completion "
+        "exists.",
+        "calls",
+    ),
+    "fence_missing": _decision(
+        "A name followed by an object is a call, with or without a fence around the object.", "calls"
+    ),
+    "space_in_brackets": _decision("White space between brackets makes no difference.", "calls", "content"),
     "bare_object": _decision(
-        "An object that begins the answer, and names a declared tool, is a call without the tag too.",
+        "An object at the start of the answer that names a declared tool is a call, even without the tag.",
         "calls",
         "content",
     ),
     "bare_undeclared": _decision(
-        "Without markers only a list that begins with a declared tool is a list of calls.", "calls", "content"
+        "Without markers, a list is a list of calls only if it starts with a declared tool.", "calls", "content"
     ),
     "second_call_missed": _source(
-        "The source misses the second call, and reads it in a neighbour.", "calls", "content"
+        "The source misses the second call here but finds it in a similar case.", "calls", "content"
     ),
-    "empty_is_object": _decision("Empty arguments become `{}`: a client has to parse them.", "steps"),
+    "empty_is_object": _decision("Empty arguments become `{}`, so that clients can parse them.", "steps"),
     "no_tools_wrappers": _decision(
-        "Where no tools are declared K3's wrappers are taken off all the same; the source keeps them for a second "
-        "parser of its own.",
+        "If no tools are declared, K3's wrapper tags are still removed; the source leaves them for its second parser.",
         "content",
     ),
     "no_tools_channel": _decision(
-        "Where no tools are declared call markers are left as text in the channel where they stand, and nothing moves "
-        "to the other.",
+        "If no tools are declared, call markers stay as text in their channel, and nothing moves to the other channel.",
         "content",
         "reasoning",
     ),
-    "no_tools_markers": _decision("With `tool_choice` none call markers are left as text, not taken out.", "content"),
+    "no_tools_markers": _decision(
+        "With `tool_choice` `none`, call markers stay as text instead of being removed.", "content"
+    ),
     # names and identifiers
     "group_is_name": _decision(
-        "Only `functions.` is no part of a name; another group is, unless a declared tool says otherwise.",
+        "Only the prefix `functions.` is removed from a name; others stay, unless a declared tool shows otherwise.",
         "tool_calls",
         "names",
         "id_prefixes",
     ),
     "id_is_no_name": _decision(
-        "An identifier such as `call_…` or `toolu_…` never becomes a name, so there is no call.",
+        "An id such as `call_…` or `toolu_…` never becomes a name, so there is no call.",
         "calls",
         "names",
         "id_prefixes",
     ),
-    "k2_identifiers": _decision("The identifier of a call found in markers gets the K2 form.", "id_prefixes"),
-    "letters_stay": _decision("A name keeps its letters: tools are told apart by case."),
+    "k2_identifiers": _decision("A call found in markers gets an id in the K2 format.", "id_prefixes"),
+    "letters_stay": _decision("The case of a name is preserved, because tool names are case-sensitive."),
     "every_call_counts": _decision(
-        "A call without an identifier counts too: it needs an index, and one that stays.", "numbered"
+        "A call without an id is also counted: it needs an index that does not change.", "numbered"
     ),
     "stable_orphan": _decision(
-        "The identifier of an orphan follows from its own, so that asking twice, or in another order, changes nothing.",
+        "The new id of an orphan is derived from its old one, so that repeated or reordered requests agree.",
         "response",
     ),
-    "short_model_names": _decision("A generation with a version behind it (`k2p5`) is a Kimi model."),
+    "short_model_names": _decision("A generation followed by a version (`k2p5`) is a Kimi model."),
     # formats and history
-    "override_refused": _decision("An override that is no format is refused with the list of those that are."),
-    "definitions_stay": _decision("Nothing is added to a definition and nothing is tidied.", "result", "parameters"),
-    "all_formats": _decision("All ten formats have definitions."),
-    "empty_arguments": _decision("Arguments in a history stay the text that they are, and empty ones are no error."),
+    "override_refused": _decision(
+        "An override with an unknown format is refused, and the error lists the valid formats."
+    ),
+    "definitions_stay": _decision(
+        "Tool definitions are left unchanged: nothing is added or cleaned up.", "result", "parameters"
+    ),
+    "all_formats": _decision("All ten formats have tool definitions."),
+    "empty_arguments": _decision("Arguments in the history remain unchanged strings, and empty ones are not an error."),
     # requests
-    "half_a_call": _decision("A call in the history that names no function is mended, and that is told."),
-    "empty_output": _decision("A tool may have nothing to say: only missing content is an error.", "error", "ok"),
+    "half_a_call": _decision("A call in the history without a function name is repaired and reported."),
+    "empty_output": _decision("A tool may return empty content: only missing content is an error.", "error", "ok"),
     "limits_are_the_clients": _decision(
-        "How long an answer may get, and whether it streams, is the client's to say.", "max_tokens", "force_stream"
+        "The client decides how long a response may be and whether it streams.", "max_tokens", "force_stream"
     ),
     "thoughts_stay": _decision(
-        "Reasoning that the model reads goes back to it; whoever wants less of it strips it before.", "kept", "all"
+        "Reasoning that the model reads is sent back to it; clients that want less can remove it first.", "kept", "all"
     ),
     # streams
-    "finish_is_told": _decision(
-        "A whole answer that does not say why it ended is told to have stopped.", "finish_reason"
-    ),
+    "finish_is_told": _decision("A complete response without a finish reason gets `stop`.", "finish_reason"),
     "summary_in_finish": _decision(
-        "The summary of assembled calls is in the host's own finish chunk: one more delta would double the arguments.",
+        "The summary of assembled calls is in the host's finish chunk: another delta would double the arguments.",
         "synth_position",
     ),
     "no_end_is_an_error": _decision(
-        "A stream that just ends is an error, and has no summary of calls to run.",
+        "A stream that ends without a finish is an error, and has no summary of calls to run.",
         "synth_ids",
         "synth_position",
         "ideal_synth_ids",
     ),
-    "every_field": _decision("Reasoning is read from every field that hosts use; none can be switched off.", "thought"),
+    "every_field": _decision("Reasoning is read from every field that hosts use; no field can be disabled.", "thought"),
     # the command /toolformat
     "mistral_too": _decision(
-        "`mistral` is a format everywhere, so the command lists and takes it.", "listed", "messageType"
+        "`mistral` is a format everywhere, so the command lists and accepts it.", "listed", "messageType"
     ),
-    "always_a_format": _decision("A model of an unknown name has a format: `openai`.", "shown"),
-    "any_case": _decision("The command takes names of formats in any case.", "messageType"),
-    "nothing_to_read": _decision("Showing the format reads nothing that could fail.", "messageType", "cause"),
+    "always_a_format": _decision("A model with an unknown name has the format `openai`.", "shown"),
+    "any_case": _decision("The command accepts format names in upper and lower case.", "messageType"),
+    "nothing_to_read": _decision("Showing the format reads nothing, so it cannot fail.", "messageType", "cause"),
     # the agent
     "canonical_ids": _decision(
-        "The agent's calls have canonical identifiers; each request has the host's own form of them.", "yields"
+        "The agent's calls have canonical ids, which each request converts to the host's format.", "yields"
     ),
-    "no_empty_content": _decision("A turn that only calls has no `content`, not an empty one.", "assistant"),
+    "no_empty_content": _decision(
+        "A turn with only tool calls has no `content` field instead of an empty one.", "assistant"
+    ),
     "unknown_fields": _decision(
-        "Fields that mean nothing on a message are the client's own, and are sent as they came.", "api_messages"
+        "Unknown fields of a message belong to the client and are sent unchanged.", "api_messages"
     ),
     "usage_ends": _decision(
-        "Usage has the same names for every host, and comes with the finish reason in the last piece.", "yields"
+        "Usage has the same field names for every host, and arrives with the finish reason in the last piece.", "yields"
     ),
     "own_words": _decision(
-        "The result of a tool that failed is an error in our own words: the cause, and which tools there are.",
+        "The result of a failed tool is Moonshim's own error message: the cause, and the available tools.",
         "tool_message_content",
         "tool_output",
     ),

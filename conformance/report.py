@@ -14,15 +14,15 @@ from conformance.verdicts import FAULTS, Suite, Verdict
 __all__ = ["details", "reasons", "table"]
 
 _COLUMNS: Final = ("agrees", "decision", "source", *FAULTS)
-_HEADINGS: Final = ("agree", "our decision", "source's error", *FAULTS)
+_HEADINGS: Final = ("agree", "by design", "source error", *FAULTS)
 _TITLES: Final = {
-    "decision": "Differs by a decision of ours",
-    "source": "An error of the source",
+    "decision": "Differs by design",
+    "source": "Error in the source",
 }
 
 
 def table(suite: Suite, verdicts: Sequence[Verdict]) -> str:
-    """How many rows of each area met which fate; a column that is zero everywhere is left out."""
+    """The number of rows per area and outcome; columns with only zeros are omitted."""
     areas = sorted({verdict.area for verdict in verdicts})
     counts = {area: Counter(v.outcome for v in verdicts if v.area == area) for area in areas}
     total = Counter(verdict.outcome for verdict in verdicts)
@@ -37,13 +37,15 @@ def table(suite: Suite, verdicts: Sequence[Verdict]) -> str:
     ]
     ideal = sum(v.outcome == "agrees" and v.checked is not None and v.checked.ideal for v in verdicts)
     note = (
-        f"\n  ({ideal} of those that agree: with what the row calls ideal where its source is wrong)" if ideal else ""
+        f"\n  ({ideal} of these agree with the result that the row marks as ideal, because its source is wrong)"
+        if ideal
+        else ""
     )
     return "\n".join([suite.file, *(f"  {row.rstrip()}" for row in rows)]) + note
 
 
 def reasons(verdicts: Iterable[Verdict]) -> str:
-    """Every row that does not simply agree, by the reason; faults come last, each on a line of its own."""
+    """Every row that does not agree, by reason; faults come last, one per line."""
     by_code: dict[str, list[str]] = {}
     faults: list[str] = []
     for verdict in verdicts:

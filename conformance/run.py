@@ -1,9 +1,9 @@
-"""The vectors of other projects -> how many we agree with, and why not with the others: `make conformance`.
+"""Compare Moonshim with the test vectors of other projects, and explain each difference: `make conformance`.
 
-The vectors are not part of this project. They are looked for in the folder that
-`MOONSHIM_VECTORS` names, or in `../shared/vectors`; without them there is nothing to do.
-Exit code 1 when a row differs and no reason is known, when the ways of feeding the same
-text disagree, or when a listed row agrees by now.
+The vectors are not part of this project. They are read from the folder in `MOONSHIM_VECTORS`, or from
+`../shared/vectors`. Without them, nothing is compared and the exit code is 0. The exit code is 1 if a row differs
+without a known reason, if the same text gives different results when it is fed differently, or if a row with a listed
+reason agrees now.
 """
 
 from __future__ import annotations
@@ -48,19 +48,21 @@ SUITES: Final = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make conformance", description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--verbose", action="store_true", help="show input, result and expectation of what differs")
+    parser.add_argument(
+        "--verbose", action="store_true", help="show the input, the result and the expectation of each row that differs"
+    )
     verbose: bool = parser.parse_args(arguments).verbose
     folder = Path(os.environ.get("MOONSHIM_VECTORS") or ROOT.parent / "shared" / "vectors")
     if not folder.is_dir():
-        print(f"conformance: no vectors at {folder}, so nothing was compared (MOONSHIM_VECTORS names the folder)")
+        print(f"conformance: no vectors in {folder}, nothing was compared (set MOONSHIM_VECTORS to the folder)")
         return 0
     faults = sum([_run(suite, folder / suite.file, verbose) for suite in SUITES if (folder / suite.file).exists()])
-    print(f"\nconformance: {faults} to look at" if faults else "\nconformance: every difference has its reason")
+    print(f"\nconformance: {faults} rows to check" if faults else "\nconformance: every difference has a known reason")
     return 1 if faults else 0
 
 
 def _run(suite: Suite, path: Path, verbose: bool) -> int:
-    """Prints the report on one file; how many of its rows somebody has to look at."""
+    """Print the report for one file; return the number of rows that someone has to check."""
     verdicts = judge(suite, _read(path))
     print(f"{report.table(suite, verdicts)}\n\n{report.reasons(verdicts)}\n")
     if verbose:

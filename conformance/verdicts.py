@@ -16,7 +16,7 @@ __all__ = ["FAULTS", "Suite", "Verdict", "judge"]
 
 Outcome: TypeAlias = Literal["agrees", "decision", "source", "unexplained", "inconsistent", "stale"]
 FAULTS: Final[tuple[Outcome, ...]] = ("unexplained", "inconsistent", "stale")
-"""Somebody has to look at these: the engine is wrong, or the list of reasons is."""
+"""Someone has to check these: either the engine or the list of reasons is wrong."""
 
 
 class Suite(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Suite(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What became of one row; `why` is a code of `REASONS`, or says what is wrong."""
+    """The outcome of one row; `why` is a code in `REASONS`, or describes the problem."""
 
     key: str
     area: str
@@ -57,12 +57,12 @@ def _verdict(suite: Suite, row: Json, code: str | None) -> Verdict:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return Verdict(key, area, "unexplained", f"{type(error).__name__}: {error} ({where.name})", row)
     if not checked.consistent:
-        return Verdict(key, area, "inconsistent", "the ways differ", row, checked)
+        return Verdict(key, area, "inconsistent", "results differ between ways of feeding", row, checked)
     if checked.agrees:
         outcome: Outcome = "agrees" if code is None else "stale"
-        return Verdict(key, area, outcome, f"{code}: agrees by now" if code is not None else "", row, checked)
+        return Verdict(key, area, outcome, f"{code}: agrees now" if code is not None else "", row, checked)
     if code is None or reason is None:
-        return Verdict(key, area, "unexplained", "no reason is known", row, checked)
+        return Verdict(key, area, "unexplained", "no known reason", row, checked)
     if unfit := _unfit(reason, checked):
         return Verdict(key, area, "unexplained", f"not explained by {code}: {unfit}", row, checked)
     return Verdict(key, area, "source" if reason.kind == "source" else "decision", code, row, checked)
@@ -72,7 +72,7 @@ def _unfit(reason: Reason, checked: Checked) -> str:
     """What the reason does not cover."""
     others = checked.differing - {*reason.fields}
     if others:
-        return f"{', '.join(sorted(others))} differ too"
+        return f"{', '.join(sorted(others))} also differ"
     if reason.broken_off and any(way.error is None and way.finish != "length" for way in checked.ways.values()):
-        return "the answer ends as if the call were whole"
+        return "the response ends as if the call were complete"
     return ""

@@ -1,8 +1,8 @@
-"""A plug-in: names that no host is to read become others on the way there, and themselves again on the way back.
+"""A plug-in that replaces names by pseudonyms in requests, and restores them in responses.
 
     "transformer": {"use": [["./examples/pseudonyms.py:Pseudonyms", {"names": {"Acme Corp": "Company A"}}]]}
 
-The pages (docs/transformers.md) explain it line by line.
+docs/guides/transformers.md explains it part by part.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from moonshim.types import (
 
 
 class Pseudonyms:
-    """One object for all requests: it holds nothing that belongs to one of them."""
+    """Shared by all requests, so it holds no state of a single one."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         others = list(names.values())
         if any(one.startswith(other) for n, one in enumerate(others) for other in others[:n] + others[n + 1 :]):
-            raise ValueError("no pseudonym may be the beginning of another")
+            raise ValueError("no pseudonym may be a prefix of another")
         self._hide = _replacing(names)
         self._back = {other: name for name, other in names.items()}
 
@@ -49,7 +49,7 @@ class Pseudonyms:
 
     def _hidden(self, message: Message) -> Message:
         parts = tuple(map(self._hidden_part, message.parts))
-        # What did not change stays the object that it was: it goes out as it came.
+        # Return the same object if nothing changed: it is then sent unchanged, byte for byte.
         return message if parts == message.parts else replace(message, parts=parts)
 
     def _hidden_part(self, part: Part) -> Part:
@@ -66,11 +66,11 @@ class Pseudonyms:
 
 
 class Restorer:
-    """One object for one answer. Text that could still become a pseudonym waits, and no more than that."""
+    """Restores the names in one response. Holds back only text that could still become a pseudonym."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names
-        # The arguments of a call are JSON, in which a quote has to be escaped.
+        # The arguments of a call are JSON, where quotes must be escaped.
         escaped = {name: json.dumps(own)[1:-1] for name, own in names.items()}
         self._say, self._call = _replacing(names), _replacing(escaped)
         self._calls: set[int] = set()
@@ -85,29 +85,29 @@ class Restorer:
                 cut = len(text) - self._undecided(text)
                 if text[cut:]:
                     self._held[index] = text[cut:]
-                return self._told(index, text[:cut])
+                return self._restored(index, text[:cut])
             case BlockClosed(index=index):
-                return [*self._told(index, self._held.pop(index, "")), event]
+                return [*self._restored(index, self._held.pop(index, "")), event]
         return [event]
 
     def flush(self) -> list[Event]:
         return []
 
-    def _told(self, index: int, text: str) -> list[Event]:
+    def _restored(self, index: int, text: str) -> list[Event]:
         own = (self._call if index in self._calls else self._say)(text)
         return [BlockDelta(index, own)] if own else []
 
     def _undecided(self, text: str) -> int:
-        """How many characters at the end of this text are the beginning of a pseudonym."""
-        behind = max((text.rfind(name) + len(name) for name in self._names if name in text), default=0)
+        """Number of characters at the end of the text that could be the start of a pseudonym."""
+        end = max((text.rfind(name) + len(name) for name in self._names if name in text), default=0)
         sizes = (
-            size for name in self._names for size in range(len(name) - 1, 0, -1) if text[behind:].endswith(name[:size])
+            size for name in self._names for size in range(len(name) - 1, 0, -1) if text[end:].endswith(name[:size])
         )
         return max(sizes, default=0)
 
 
 def _replacing(words: Mapping[str, str]) -> Callable[[str], str]:
-    """What puts one word in the place of another, the longest first."""
+    """A function that replaces each word by its counterpart, the longest first."""
     listed = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     pattern = re.compile(listed or r"(?!)")
     return lambda text: pattern.sub(lambda found: words[found[0]], text)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,9 @@ from tests.matrix.report import table
 from tests.support import profiles, tiers
 
 profiles.load()
+# Gateways that tests start, in this process or in others, must not write to the books of whoever runs the tests.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="moonshim-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,13 +18,17 @@ INTERNAL: Final = {
     "agent.execution.cancellation.Stopped",
     "agent.schema.signatures.ArgumentsInvalid",
     "config.files.json_file.NotJson",
+    "documents.pdf_worker.Unreadable",
     "engine.request.schema.bounds.SchemaTooLarge",
     "engine.request.schema.merge.Unsatisfiable",
     "engine.signing.UnknownSigningKey",
+    "setup.questions.Cancelled",
     "simulator.http.exchange.RequestRejected",
     "simulator.http.transport.BodyTooLarge",
     "simulator.http.transport.ClientDisconnected",
     "simulator.rules.schema_words.SchemaRejected",
+    "web_search.command.CommandFailed",
+    "web_search.run.SearchFailed",
 }
 PROGRAMS: Final = ("moonshim.cli.", "moonshim.gateway.", "moonshim.doctor.", "moonshim.http_server.")
 """Nobody imports these: what they raise ends in a message or a response."""

@@ -1,10 +1,11 @@
-"""A question -> an answer, with tools, by the anthropic package.
+"""An agent with tools, using the anthropic package and Moonshim.
 
-    pip install moonshim anthropic
+    pip install . anthropic
     KIMI_API_KEY=… python examples/integrations/anthropic_package.py
 
-`KIMI_BASE_URL` and `KIMI_MODEL` choose another host: `moonshim simulate` is one that needs no key. This package puts
-`/v1` behind its base URL by itself: `KIMI_BASE_URL=http://127.0.0.1:8485`, or with `/v1`, as for the other examples.
+Set `KIMI_BASE_URL` and `KIMI_MODEL` to use another host, such as `moonshim simulate`, which needs no key. This
+package adds `/v1` to its base URL itself: set `KIMI_BASE_URL=http://127.0.0.1:8485`. This example also accepts a URL
+with `/v1`, as the other examples use.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def run(name: str, city: str) -> str:
 
 
 def results(message: Any) -> Any:
-    """What the tools say, for all calls of a message."""
+    """The results of all tool calls of a message."""
     calls = (block for block in message.content if block.type == "tool_use")
     blocks = [
         {"type": "tool_result", "tool_use_id": call.id, "content": run(call.name, **call.input)} for call in calls
@@ -43,7 +44,7 @@ def text(message: Any) -> str:
 
 
 def ask(question: str, *, base_url: str, api_key: str, model: str, host: str | None = None, stream: bool = True) -> str:
-    # The base URL says which host it is. Name it where it does not, behind a proxy say.
+    # The host is detected from the base URL. Set `host` if that is not possible, for example behind a proxy.
     with Anthropic(base_url=base_url, api_key=api_key, http_client=anthropic_http_client(host=host)) as client:
         messages: list[Any] = [{"role": "user", "content": question}]
         while True:
@@ -81,7 +82,7 @@ if __name__ == "__main__":
         .rstrip("/")
         .removesuffix("/v1"),
         "api_key": os.environ.get("KIMI_API_KEY", "none"),
-        "model": os.environ.get("KIMI_MODEL", "kimi-k2.5"),
+        "model": os.environ.get("KIMI_MODEL", "kimi-k3"),
     }
     print(ask("What is the weather in Paris?", **given))
     print(asyncio.run(ask_async("And what time is it there?", **given)))

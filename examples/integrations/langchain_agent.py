@@ -1,10 +1,11 @@
-"""A question -> an answer, with tools, by LangChain.
+"""An agent with tools, using LangChain and Moonshim.
 
-    pip install moonshim langchain-openai
+    pip install . langchain-openai
     KIMI_API_KEY=… python examples/integrations/langchain_agent.py
 
-`KIMI_BASE_URL` and `KIMI_MODEL` choose another host: `moonshim simulate` is one that needs no key. `ChatOpenAI` drops
-what the model thought, and K2.5 and later refuse calls without it: here it is put back.
+Set `KIMI_BASE_URL` and `KIMI_MODEL` to use another host, such as `moonshim simulate`, which needs no key. `ChatOpenAI`
+drops the reasoning of the model. Moonshot refuses tool calls without it for K2-Thinking to K2.7, and elsewhere the
+model gets worse. Moonshim restores it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ TOOLS = {one.name: one for one in (weather, local_time)}
 
 
 def kimi(*, base_url: str, api_key: str, model: str, stream: bool = True, **clients: Any) -> Any:
-    """`clients`: `http_client`, `http_async_client`, or both: with one `Memory`, `ainvoke` goes on from `invoke`."""
+    """`clients`: `http_client`, `http_async_client` or both. With one `Memory`, `ainvoke` can follow `invoke`."""
     chat = ChatOpenAI(base_url=base_url, api_key=SecretStr(api_key), model=model, streaming=stream, **clients)
     return chat.bind_tools(list(TOOLS.values()))
 
@@ -47,7 +48,7 @@ def results(message: AIMessage) -> list[AnyMessage]:
 
 
 def ask(question: str, *, host: str | None = None, **given: Any) -> str:
-    # The base URL says which host it is. Name it where it does not, behind a proxy say.
+    # The host is detected from the base URL. Set `host` if that is not possible, for example behind a proxy.
     with openai_http_client(host=host) as http_client:
         model, messages = kimi(http_client=http_client, **given), list[AnyMessage]([HumanMessage(question)])
         while (message := model.invoke(messages)).tool_calls:
@@ -67,7 +68,7 @@ if __name__ == "__main__":
     given: Any = {
         "base_url": os.environ.get("KIMI_BASE_URL", "https://api.moonshot.ai/v1"),
         "api_key": os.environ.get("KIMI_API_KEY", "none"),
-        "model": os.environ.get("KIMI_MODEL", "kimi-k2.5"),
+        "model": os.environ.get("KIMI_MODEL", "kimi-k3"),
     }
     print(ask("What is the weather in Paris?", **given))
     print(asyncio.run(ask_async("And what time is it there?", **given)))

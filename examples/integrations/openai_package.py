@@ -1,9 +1,9 @@
-"""A question -> an answer, with tools, by the openai package.
+"""An agent with tools, using the openai package and Moonshim.
 
-    pip install moonshim openai
+    pip install . openai
     KIMI_API_KEY=… python examples/integrations/openai_package.py
 
-`KIMI_BASE_URL` and `KIMI_MODEL` choose another host: `moonshim simulate` is one that needs no key.
+Set `KIMI_BASE_URL` and `KIMI_MODEL` to use another host, such as `moonshim simulate`, which needs no key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def run(name: str, city: str) -> str:
 
 
 def results(message: Any) -> list[Any]:
-    """What the tools say, for all calls of a message."""
+    """The results of all tool calls of a message."""
     calls = message.tool_calls or ()
     return [
         {
@@ -42,7 +42,7 @@ def results(message: Any) -> list[Any]:
 
 
 def ask(question: str, *, base_url: str, api_key: str, model: str, host: str | None = None, stream: bool = True) -> str:
-    # The base URL says which host it is. Name it where it does not, behind a proxy say.
+    # The host is detected from the base URL. Set `host` if that is not possible, for example behind a proxy.
     with OpenAI(base_url=base_url, api_key=api_key, http_client=openai_http_client(host=host)) as client:
         messages: list[Any] = [{"role": "user", "content": question}]
         while True:
@@ -79,7 +79,7 @@ if __name__ == "__main__":
     given: Any = {
         "base_url": os.environ.get("KIMI_BASE_URL", "https://api.moonshot.ai/v1"),
         "api_key": os.environ.get("KIMI_API_KEY", "none"),
-        "model": os.environ.get("KIMI_MODEL", "kimi-k2.5"),
+        "model": os.environ.get("KIMI_MODEL", "kimi-k3"),
     }
     print(ask("What is the weather in Paris?", **given))
     print(asyncio.run(ask_async("And what time is it there?", **given)))

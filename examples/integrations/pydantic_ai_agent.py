@@ -1,9 +1,9 @@
-"""A question -> an answer, with tools, by pydantic-ai.
+"""An agent with tools, using pydantic-ai and Moonshim.
 
-    pip install moonshim "pydantic-ai-slim[openai]"
+    pip install . "pydantic-ai-slim[openai]"
     KIMI_API_KEY=… python examples/integrations/pydantic_ai_agent.py
 
-`KIMI_BASE_URL` and `KIMI_MODEL` choose another host: `moonshim simulate` is one that needs no key.
+Set `KIMI_BASE_URL` and `KIMI_MODEL` to use another host, such as `moonshim simulate`, which needs no key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def local_time(city: str) -> str:
 
 
 async def watch(context: Any, events: AsyncIterable[Any]) -> None:
-    """Where a program would show what comes; that there is one makes the answers stream."""
+    """A program would show the events here. Passing a handler makes pydantic-ai stream the responses."""
     async for _ in events:
         pass
 
@@ -39,7 +39,7 @@ async def watch(context: Any, events: AsyncIterable[Any]) -> None:
 async def ask_async(
     question: str, *, base_url: str, api_key: str, model: str, host: str | None = None, stream: bool = True
 ) -> str:
-    # pydantic-ai waits for everything, also in `run_sync`: the asynchronous client is all that it needs.
+    # pydantic-ai always uses the asynchronous client, even in `run_sync`.
     async with async_openai_http_client(host=host) as http_client:
         provider = OpenAIProvider(base_url=base_url, api_key=api_key, http_client=http_client)
         agent = Agent(OpenAIChatModel(model, provider=provider), tools=[weather, local_time])
@@ -54,6 +54,6 @@ if __name__ == "__main__":
     given: Any = {
         "base_url": os.environ.get("KIMI_BASE_URL", "https://api.moonshot.ai/v1"),
         "api_key": os.environ.get("KIMI_API_KEY", "none"),
-        "model": os.environ.get("KIMI_MODEL", "kimi-k2.5"),
+        "model": os.environ.get("KIMI_MODEL", "kimi-k3"),
     }
     print(ask("What is the weather in Paris?", **given))

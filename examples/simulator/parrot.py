@@ -1,4 +1,4 @@
-"""A fake model for the simulator: it repeats what it is told, and calls any tool that it is told to call.
+"""A custom model for the simulator: it repeats the user's message, and calls any tool that the message asks for.
 
     moonshim simulate --model examples/simulator/parrot.py:Parrot
 
@@ -15,13 +15,13 @@ ORDER = re.compile(r"\bcall ([A-Za-z][\w-]*)(?:\s+(\{.*\}))?", re.DOTALL)
 
 
 class Parrot:
-    """Remembers nothing: everything that it knows is in the question."""
+    """Stateless: everything that it needs is in the request."""
 
-    def reply(self, question: SimRequest) -> IntendedResponse:
-        returned = [result.text for turn in question.since for result in turn.results]
+    def reply(self, request: SimRequest) -> IntendedResponse:
+        returned = [result.text for turn in request.since for result in turn.results]
         if returned:
             return IntendedResponse(reasoning="Squawk, it answered!", text=f"It said: {' / '.join(returned)}")
-        order = ORDER.search(question.words)
-        if order and order[1] in {tool.name for tool in question.tools}:
+        order = ORDER.search(request.words)
+        if order and order[1] in {tool.name for tool in request.tools}:
             return IntendedResponse(text="Squawk!", calls=(IntendedCall(order[1], order[2] or "{}"),))
-        return IntendedResponse(reasoning="I know these words.", text=question.words)
+        return IntendedResponse(reasoning="I know these words.", text=request.words)

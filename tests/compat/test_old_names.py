@@ -44,7 +44,7 @@ def test_a_name_of_the_old_pages_is_there_and_warns(module: str, name: str) -> N
 
 def test_an_old_name_is_the_very_thing_that_has_a_new_one() -> None:
     old: Any = importlib.import_module("moonshim.conversation")
-    with pytest.warns(DeprecationWarning, match=r"moonshim\.Message now"):
+    with pytest.warns(DeprecationWarning, match=r"is deprecated; use moonshim\.Message"):
         assert old.Message is Message
 
 
@@ -83,15 +83,15 @@ def test_a_name_that_never_was_is_not_found() -> None:
 
 def test_the_old_arguments_of_functions_are_accepted() -> None:
     mender: Any = moonshim.Mender
-    with pytest.warns(DeprecationWarning, match="goes is called output_format"):
+    with pytest.warns(DeprecationWarning, match="goes is deprecated; use output_format"):
         assert mender(model="kimi-k3", goes="ndjson").feed(b"") == b""
     reply: Any = importlib.import_module("moonshim.engine.response.reply")
     plan = moonshim.prepare_request({"model": "k3", "messages": [{"role": "user", "content": "hi"}]}).plan
-    with pytest.warns(DeprecationWarning, match="called (in|out)put_format") as warned:
+    with pytest.warns(DeprecationWarning, match="use (in|out)put_format") as warned:
         reply.read_reply(plan, comes="sse", goes="sse")
     assert len(warned) == 2
     read: Any = moonshim.read_problem
-    with pytest.warns(DeprecationWarning, match="needs is called profile"):
+    with pytest.warns(DeprecationWarning, match="needs is deprecated; use profile"):
         assert read(429, b"", {}, needs=moonshim.profile_for(host="vllm", model="k3")).status == 429
 
 
@@ -126,7 +126,7 @@ def test_a_name_of_today_warns_of_nothing() -> None:
 
 def test_a_message_takes_its_role_under_the_old_words() -> None:
     old: Any = Message
-    with pytest.warns(DeprecationWarning, match="'ai' is called 'assistant'"):
+    with pytest.warns(DeprecationWarning, match="the role 'ai' was renamed to 'assistant'"):
         message = old("ai", (Text("hi"),))
     assert message == Message("assistant", (Text("hi"),))
     with pytest.warns(DeprecationWarning, match="role"):

@@ -145,9 +145,9 @@ def test_a_response_of_the_old_store_can_be_continued(served: tuple[Running, Sim
             "MOONSHOT_API_KEY",
             "tool_limit, context_window",
             "http://proxy.internal:3128",
-            "5 s, first byte 300 s, between 60 s",
-            "moonshot/kimi-k3 then openrouter/moonshotai/kimi-k3",
-            "60 requests a minute; 200,000 tokens a minute; 4 streams at once",
+            "connect 5 s, first byte 300 s, between bytes 60 s",
+            "moonshot/kimi-k3, then openrouter/moonshotai/kimi-k3",
+            "60 requests/min; 200,000 tokens/min; 4 concurrent streams",
         ],
     }.items(),
 )

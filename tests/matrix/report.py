@@ -1,4 +1,4 @@
-"""The outcomes of talks -> a table: a line for each fault, through Moonshim and without it."""
+"""The results of the matrix -> a table with a row for each fault: through Moonshim, and directly at the host."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ __all__ = ["table"]
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     """
-    >>> rows = [{"fault": "split-bytes", "mended": "right", "direct": "broke"},
-    ...         {"fault": "split-bytes", "mended": "right"}]
+    >>> rows = [{"fault": "split-bytes", "mended": "correct", "direct": "broken"},
+    ...         {"fault": "split-bytes", "mended": "correct"}]
     >>> print(*table(rows), sep="\\n")  # doctest: -NORMALIZE_WHITESPACE
-    fault                              through Moonshim   straight at the host
-    split-bytes                        2 of 2 right       broke in 1 of 1
+    fault                                through Moonshim             without Moonshim
+    split-bytes                          2 of 2 correct               1 of 1 broken
     """
-    yield f"{'fault':<34} {'through Moonshim':<18} straight at the host"
+    yield f"{'fault':<36} {'through Moonshim':<28} without Moonshim"
     for fault in sorted({str(row["fault"]) for row in rows}):
         own = [row for row in rows if row["fault"] == fault]
         mended = [row["mended"] for row in own if "mended" in row]
         direct = [row["direct"] for row in own if "direct" in row]
-        good = [said for said in mended if said in ("right", "ended as it should")]
-        what = "ended as they should" if "ended as it should" in mended else "right"
+        good = [said for said in mended if said in ("correct", "failed as expected")]
+        what = "failed as expected" if "failed as expected" in mended else "correct"
         shown = f"{len(good)} of {len(mended)} {what}" if mended else ""
-        beside = f"broke in {direct.count('broke')} of {len(direct)}" if direct else ""
-        yield f"{fault:<34} {shown:<18} {beside}".rstrip()
+        beside = f"{direct.count('broken')} of {len(direct)} broken" if direct else ""
+        yield f"{fault:<36} {shown:<28} {beside}".rstrip()

@@ -91,17 +91,17 @@ def problems_of(said: Talk, intended: list[Any], *, exact: bool, anywhere: bool 
     if said.error is not None:
         found.append(f"{type(said.error).__name__}: {str(said.error)[:200]}")
     if len(said.answers) != ROUNDS + 1:
-        found.append(f"{len(said.answers)} answers, not {ROUNDS + 1}")
+        found.append(f"expected {ROUNDS + 1} answers, got {len(said.answers)}")
     ids: list[str] = []
     for number, (answer, wanted) in enumerate(zip(said.answers, intended, strict=False), 1):
         found += [f"answer {number}: {problem}" for problem in _differs(answer, wanted, exact=exact, anywhere=anywhere)]
         ids += [call.id for call in answer.calls]
     if len(set(ids)) != len(ids) or not all(ids):
-        found.append(f"identifiers come twice, or are missing: {ids}")
+        found.append(f"duplicate or missing ids: {ids}")
     if not found:
         results = [given(call.name, json.loads(call.arguments)) for wanted in intended for call in wanted.calls]
         last = said.answers[-1].text
-        found += [f"the last answer has lost {result}" for result in results if result not in last]
+        found += [f"the last answer does not contain {result}" for result in results if result not in last]
     return found
 
 
@@ -110,20 +110,20 @@ def _differs(answer: Answered, wanted: Any, *, exact: bool, anywhere: bool) -> l
     calls = [(call.name, call.arguments) for call in answer.calls]
     right = [(call.name, call.arguments) for call in wanted.calls]
     if [name for name, _ in calls] != [name for name, _ in right]:
-        return [f"calls {calls}, where {right} was meant; text {answer.text[:200]!r}"]
+        return [f"calls: expected {right}, got {calls}; text: {answer.text[:200]!r}"]
     for (name, arguments), (_, intended) in zip(calls, right, strict=True):
         if exact and arguments != intended:
-            found.append(f"{name} has {arguments}, where {intended} was meant")
+            found.append(f"arguments of {name}: expected {intended}, got {arguments}")
         elif _value(arguments) != json.loads(intended):
-            found.append(f"{name} has {arguments}, which is not {intended}")
+            found.append(f"arguments of {name}: expected exactly {intended}, got {arguments}")
     for channel, text in (("text", answer.text), ("reasoning", answer.reasoning)):
         if _MARKERS.search(text):
-            found.append(f"markers in its {channel}: {text[:300]!r}")
+            found.append(f"markers in the {channel}: {text[:300]!r}")
     said = answer.text + answer.reasoning if anywhere else answer.text
     if wanted.text not in said:
-        found.append(f"its text is {answer.text[:300]!r}, where {wanted.text[:300]!r} was meant")
+        found.append(f"text: expected {wanted.text[:300]!r}, got {answer.text[:300]!r}")
     if _MARKERS.search(json.dumps(calls)) and not _MARKERS.search(json.dumps(right)):
-        found.append(f"markers in its calls: {calls}")
+        found.append(f"markers in the calls: {calls}")
     return found
 
 

@@ -1,7 +1,7 @@
-"""The proof from end to end: every fault, every generation, every client over every upstream dialect, on real sockets.
+"""End-to-end tests of every fault, model generation, client and upstream dialect, on real sockets.
 
-A pairwise choice of the combinations runs with all other tests; `make test-matrix` runs the full product.
-Straight at the host the same conversation is held without the switch of models, so that what breaks is the fault.
+A pairwise selection of the combinations runs with all other tests; `make test-matrix` runs the full product. Directly
+at the host, the same conversation runs without the change of models, so that only the fault can break it.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def test_through_moonshim(stage: Scene, cell: Cell, record_property: Note) -> No
     seen = _since(stage, cell, before)
     if cell.cannot_be_mended:
         problems = _problems_of_an_end(said, _meant(seen), cell)
-        record_property("mended", "wrong" if problems else "ended as it should")
+        record_property("mended", "wrong" if problems else "failed as expected")
     else:
         problems = problems_of(said, _meant(seen), exact=_is_exact(cell), anywhere=cell.fault in SAID_ANYWHERE)
         problems += [f"the host refused: {one.problem}" for one in seen if one.problem is not None]
-        record_property("mended", "wrong" if problems else "right")
+        record_property("mended", "wrong" if problems else "correct")
     assert not problems
 
 
@@ -88,11 +88,11 @@ def _problems_of_an_end(said: Talk, intended: list[Any], cell: Cell) -> list[str
     found = [] if len(before) == BROKEN_ROUND - 1 else [f"the conversation ended after {len(before)} answers"]
     told = cell.is_silent or said.error is not None or any(was_cut_off(answer) for answer in rest)
     run = [call for answer in rest if not was_cut_off(answer) for call in answer.calls]
-    found += [f"half a call: {call}" for call in run if not _is_meant(call, intended)]
+    found += [f"incomplete call: {call}" for call in run if not _is_meant(call, intended)]
     if not told:
-        found.append(f"no error, but {rest}")
+        found.append(f"expected an error, got {rest}")
     if said.error is not None and not (read_early or is_from_the_package(said.error)):
-        found.append(f"{type(said.error).__name__} is no error of the package: {said.error}")
+        found.append(f"{type(said.error).__name__} is not an error of the SDK: {said.error}")
     return found
 
 
@@ -123,7 +123,7 @@ def test_straight_at_the_host(stage: Scene, cell: Cell, record_property: Note) -
     before = _last(stage, cell)
     said = stage.run(_straight(stage, cell))
     broke = bool(problems_of(said, _meant(_since(stage, cell, before)), exact=_is_exact(cell)))
-    record_property("direct", "broke" if broke else "went well")
+    record_property("direct", "broken" if broke else "correct")
     if cell.fault in BREAKS:
         assert broke
 

@@ -1,7 +1,7 @@
-// A question -> an answer, with tools, by the AI SDK: `node agent.ts "How many files are here?"` (Node 22.18 or later).
+// An agent with tools, using the AI SDK: `node agent.ts "How many files are here?"` (Node 22.18 or later).
 //
-//     moonshim serve                                  the gateway, at http://127.0.0.1:8484 or MOONSHIM_URL
-//     npm install && node agent.ts "…"                KIMI_MODEL is a model that it serves, KIMI_API_KEY a key of it
+//     moonshim serve                                  the gateway: http://127.0.0.1:8484, or MOONSHIM_URL
+//     npm install && node agent.ts "…"                KIMI_MODEL: a model it serves; KIMI_API_KEY: a gateway key
 
 import { execFileSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
@@ -25,19 +25,19 @@ function takes<Name extends string>(name: Name, description: string) {
 
 const tools = {
   bash: tool({
-    description: "Run a shell command and return what it printed.",
+    description: "Run a shell command and return its output.",
     inputSchema: takes("command", "The command to run"),
     execute: async ({ command }) => execFileSync("/bin/sh", ["-c", command], { encoding: "utf8" }),
   }),
   read_file: tool({
-    description: "Return what is in a file.",
+    description: "Return the content of a file.",
     inputSchema: takes("path", "The file to read"),
     execute: async ({ path }) => readFile(path, "utf8"),
   }),
 };
 
 const answer = streamText({
-  model: kimi(process.env.KIMI_MODEL ?? "kimi-k2.5"),
+  model: kimi(process.env.KIMI_MODEL ?? "kimi-k3"),
   prompt: process.argv[2] ?? "How many files are here?",
   tools,
   stopWhen: stepCountIs(50),

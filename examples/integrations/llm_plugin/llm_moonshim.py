@@ -1,12 +1,13 @@
-"""A plug-in for `llm`: models that are asked at a host of Kimi.
+"""A plug-in for `llm` with Kimi models.
 
     llm install -e examples/integrations/llm_plugin
-    KIMI_API_KEY=… llm -m kimi-k2.5 "What is the weather in Paris?" -T llm_time
+    KIMI_API_KEY=… llm -m kimi-k3 "What is the weather in Paris?" -T llm_time
 
-`llm` builds its OpenAI client in one method, `get_client`: that is the seam. `llm` drops what the model thought between
-the rounds of its tools, and K2.5 and later refuse calls without it: here it is put back.
+`llm` creates its OpenAI client in one method, `get_client`, which this plug-in overrides. `llm` drops the model's
+reasoning between tool rounds, and K2.5 and later reject tool calls without it. The HTTP client restores it.
 
-`KIMI_BASE_URL` and `KIMI_MODELS` (with commas) choose another host: `moonshim simulate` is one that needs no key.
+Set `KIMI_BASE_URL` and `KIMI_MODELS` (comma-separated) to use another host, such as `moonshim simulate`, which needs no
+key.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from llm.default_plugins.openai_models import AsyncChat, Chat
 from moonshim.integrations import Memory, async_openai_http_client, openai_http_client
 
 BASE_URL = os.environ.get("KIMI_BASE_URL", "https://api.moonshot.ai/v1")
-MODELS = os.environ.get("KIMI_MODELS", "kimi-k2.5,kimi-k3").split(",")
+MODELS = os.environ.get("KIMI_MODELS", "kimi-k3,kimi-k3.1-pro,kimi-k2.6").split(",")
 MEMORY = Memory()
 ONCE = {"connection": "close"}
-"""`llm` makes a client for every answer and closes none: so nothing stays open."""
+"""`llm` creates a client per response and never closes it, so connections are not kept open."""
 
 
 class KimiChat(Chat):
-    """`llm -m kimi-k2.5`; `host` names the host where the base URL does not tell."""
+    """`llm -m kimi-k3`; set `host` if it cannot be detected from the base URL."""
 
     needs_key = "kimi"
     key_env_var = "KIMI_API_KEY"
@@ -40,7 +41,7 @@ class KimiChat(Chat):
 
 
 class AsyncKimiChat(AsyncChat):
-    """`llm.get_async_model("kimi-k2.5")`"""
+    """`llm.get_async_model("kimi-k3")`"""
 
     needs_key = "kimi"
     key_env_var = "KIMI_API_KEY"
