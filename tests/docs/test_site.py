@@ -114,7 +114,11 @@ def test_the_fonts_come_with_the_site(page: Page) -> None:
 @pytest.mark.parametrize(("words", "path"), [("reasoning", "concepts/reasoning"), ("思考内容", "zh/quickstart")])
 def test_search_finds_a_page_and_opens_it(page: Page, words: str, path: str) -> None:
     page.goto("/index.html")
-    page.locator("[data-md-component=search-query]").first.fill(words)
+    query = page.locator("[data-md-component=search-query]").first
+    query.click()
+    expect(page.locator(".md-search-result__meta")).to_have_text("Type to start searching")  # its index is loaded
+    query.fill(words)
+    query.press("End")  # a key, which typing Chinese ends with too
     result = page.locator(f".md-search-result__item a[href*='{path}']").first
     expect(result).to_be_visible()
     result.click()
