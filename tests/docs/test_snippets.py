@@ -131,7 +131,7 @@ def test_there_are_snippets_for_the_engine_and_for_extras() -> None:
 def test_what_an_extra_brings_is_read_from_metadata(requirements: list[Requirement]) -> None:
     assert brought_by(requirements, frozenset()) == {"msgspec"}
     simulator = brought_by(requirements, frozenset({"simulator"}))
-    assert {"msgspec", "uvicorn", "httptools", "structlog", "h11"} <= simulator
+    assert {"msgspec", "uvicorn", "httptools", "h11"} <= simulator
     assert "aiohttp" not in simulator
     assert brought_by(requirements, frozenset({"agent"})) > simulator | {"aiohttp", "yarl"}
     assert "rich" not in brought_by(requirements, frozenset({"gateway"}))

@@ -48,7 +48,7 @@ def test_a_plug_in_that_raises_is_a_fault_of_ours_and_the_log_says_where(
     """Before anything was sent, and in the middle of an answer."""
     (plugin := tmp_path / "mine.py").write_text(RAISES)
     told: list[dict[str, Any]] = []
-    monkeypatch.setattr(logs._log, "log", lambda level, name, **fields: told.append({"event": name} | fields))
+    monkeypatch.setattr(logs, "_emit", lambda level, name, fields, *_: told.append({"event": name} | fields))
     uses = (TransformerUse("Log"), TransformerUse(f"{plugin}:Raises"))
 
     async def test() -> None:

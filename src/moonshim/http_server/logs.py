@@ -1,4 +1,4 @@
-"""Events in a server -> structlog -> one line each: for people on a terminal, JSON in a pipe."""
+"""Events in a server -> one line each: for people on a terminal, JSON in a pipe."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import IO, Any, Final, Protocol
 
-import structlog
-
 from moonshim.http_server.line_writer import LineWriter
 from moonshim.http_server.log_lines import human_line, json_line, painter, without_secrets
 
-__all__ = ["LEVELS", "HumanLine", "bind_request", "close", "configure", "event", "log_error"]
+__all__ = ["LEVELS", "HumanLine", "bind_request", "close", "configure", "event", "is_configured", "log_error"]
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -31,7 +29,10 @@ class HumanLine(Protocol):
 
 
 _current_request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
-_log: Any = structlog.get_logger("moonshim")
+_LOGGER: Final = logging.getLogger("moonshim")
+_level = logging.INFO
+_render: Callable[[dict[str, Any]], str] | None = None
+"""Formats the fields of an event; None: logging is not configured."""
 _writer: LineWriter | None = None
 
 
@@ -42,14 +43,14 @@ def configure(
 
     `worker` is added to every line, if there are several; `human` writes the lines for people.
     """
-    global _log, _writer
+    global _level, _render, _writer
     close()
     stream = stream or sys.stderr
     on_terminal = stream is not None and stream.isatty()
     colour = on_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    number = logging.getLevelName(level.upper())
+    _level = logging.getLevelName(level.upper())
 
-    def render(logger: Any, method: str, fields: MutableMapping[str, Any]) -> str:
+    def render(fields: dict[str, Any]) -> str:
         if on_terminal:
             now = painter(colour)("dim", f"{datetime.now():%H:%M:%S}")
             line = human(without_secrets(fields), colour=colour)
@@ -58,20 +59,18 @@ def configure(
         return json_line(head | ({} if worker is None else {"worker": worker}) | without_secrets(fields))
 
     def report_dropped(count: int) -> str:
-        return render(None, "", {"event": "log_lines_dropped", "count": count, "level": "warning"})
+        return render({"event": "log_lines_dropped", "count": count, "level": "warning"})
 
     if stream is not None:
         encoding = (getattr(stream, "encoding", None) if on_terminal else None) or "utf-8"
         _writer = LineWriter(stream.fileno(), encoding=encoding, report_dropped=report_dropped)
-    structlog.configure(
-        processors=[structlog.processors.add_log_level, _with_traceback, render],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=lambda *_: _Lines(),
-        cache_logger_on_first_use=False,
-    )
-    # Bound here, not again for every line.
-    _log = structlog.get_logger("moonshim").bind()
-    _take_over(number)
+    _render = render
+    _take_over(_level)
+
+
+def is_configured() -> bool:
+    """Whether `configure` was called. Until then, events go to the logger `moonshim` of the standard library."""
+    return _render is not None
 
 
 def bind_request(request_id: str) -> None:
@@ -83,12 +82,12 @@ def event(name: str, *, level: str = "info", **fields: Any) -> None:
     """Log any other event."""
     if (request := _current_request_id.get()) is not None:
         fields.setdefault("request_id", request)
-    _log.log(logging.getLevelName(level.upper()), name, **fields)
+    _emit(logging.getLevelName(level.upper()), name, fields)
 
 
 def log_error(error: BaseException, **fields: Any) -> None:
     """Log an internal error with its location."""
-    _log.error("internal_error", **fields, exc_info=error)
+    _emit(logging.ERROR, "internal_error", fields, error)
 
 
 def close() -> None:
@@ -99,25 +98,16 @@ def close() -> None:
         writer.close()
 
 
-class _Lines:
-    """Where structlog sends a finished line: the current writer, or nowhere."""
-
-    def msg(self, line: str) -> None:
-        if _writer is not None:
-            _writer.write(line)
-
-    debug = info = warning = error = critical = log = msg
-
-
-def _with_traceback(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    error = fields.pop("exc_info", None)
-    if error is True:
-        error = sys.exception()
-    if isinstance(error, tuple):
-        error = error[1]
-    if isinstance(error, BaseException):
+def _emit(level: int, name: str, fields: dict[str, Any], error: BaseException | None = None) -> None:
+    if not (_LOGGER.isEnabledFor(level) if _render is None else level >= _level):
+        return
+    fields["event"], fields["level"] = name, logging.getLevelName(level).lower()
+    if error is not None:
         fields["exception"] = "".join(traceback.format_exception(error)).rstrip()
-    return fields
+    if _render is None:
+        _LOGGER.log(level, "%s", json_line(without_secrets(fields)))
+    elif _writer is not None:
+        _writer.write(_render(fields))
 
 
 class _Bridge(logging.Handler):
@@ -125,8 +115,8 @@ class _Bridge(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            fields = {"logger": record.name} | ({"exc_info": record.exc_info} if record.exc_info else {})
-            _log.log(record.levelno, "library", message=record.getMessage(), **fields)
+            fields = {"message": record.getMessage(), "logger": record.name}
+            _emit(record.levelno, "library", fields, record.exc_info[1] if record.exc_info else None)
         except Exception:
             self.handleError(record)
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from structlog.testing import capture_logs
-
 from moonshim.config import Config, ProviderConfig, Retries, Timeouts
 from moonshim.gateway.observe.record import RequestRecord
 from tests.support.gateway.hosts import Host, Script
@@ -31,6 +29,7 @@ from tests.support.gateway.raw_client import (
     sending,
 )
 from tests.support.gateway.running import Running, config_for, running
+from tests.support.logged import logged_events
 
 __all__ = ["ONCE", "PATIENT", "Scene", "resident", "scene"]
 
@@ -116,7 +115,7 @@ async def scene(
     script: Script, *, dialect: str = "openai_chat", providers: tuple[ProviderConfig, ...] = (), **given: Any
 ) -> AsyncIterator[Scene]:
     """A gateway with this host, which is called once per request unless something else is `given`."""
-    with capture_logs() as told, _errors_in(told):
+    with logged_events() as told, _errors_in(told):
         async with Host(script) as host:
             config: Config = config_for(host.url, dialect=dialect, **{"retries": ONCE, "timeouts": PATIENT, **given})
             async with running(config, providers=providers) as gateway:

@@ -31,7 +31,7 @@ ACTIONS: Final = {
 }
 """Actions: the module, which has `main(argv) -> int` and `parser(action)`, and a summary."""
 
-_NEEDED: Final = ("uvicorn", "httptools", "structlog")
+_NEEDED: Final = ("uvicorn", "httptools")
 _EPILOG: Final = """\
 examples:
   moonshim simulate                     Moonshot's API without faults; clients

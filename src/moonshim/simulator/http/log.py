@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import structlog
-
 from moonshim.http_server import log_lines as plain_lines
 from moonshim.http_server import logs
 from moonshim.http_server.log_lines import painter, safe
@@ -48,13 +46,13 @@ def log_request(recorded: RecordedRequest) -> None:
 
 def log_failure(error: BaseException, number: int) -> None:
     """Log an exception raised by a plug-in model or by the simulator."""
-    if structlog.is_configured():
+    if logs.is_configured():
         logs.log_error(error, number=number)
 
 
 def _log_event(name: str, level: str, **fields: object) -> None:
     # Embedded in a test, logging is usually not configured: log nothing.
-    if structlog.is_configured():
+    if logs.is_configured():
         logs.event(name, level=level, **{key: value for key, value in fields.items() if value not in (None, [], "")})
 
 
