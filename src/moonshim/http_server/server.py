@@ -231,6 +231,7 @@ def _freeze_long_lived_objects() -> None:
     A request hardly ever leaves a reference cycle, though it creates a thousand objects, so collections can be rarer.
     """
     gc.collect()
+    _trim()  # what imports needed
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
 
