@@ -217,7 +217,8 @@ class Exchange:
     @property
     def change_counts(self) -> dict[str, int]:
         """How often each rule changed the request."""
-        return dict(Counter(change.rule for change in self.prepared.changes))
+        changes = self.prepared.changes
+        return dict(Counter(change.rule for change in changes)) if changes else {}
 
     # --- what went wrong ---------------------------------------------------------------------------------------
 
@@ -338,7 +339,10 @@ class Exchange:
         """More bytes came from the host; the bytes for the client."""
         stream = self._stream
         assert stream is not None, "start_response comes first"
-        out = self._mask_errors(stream.feed(self._mask_errors(data)))
+        out = stream.feed(self._mask_errors(data))
+        if out is data:  # the fast path passed it on: it is no error, and nothing has ended
+            return out
+        out = self._mask_errors(out)
         return out if out and stream.ending is None else self._pass_on(out)
 
     def _mask_errors(self, data: bytes) -> bytes:
@@ -462,5 +466,7 @@ def describe_counts(*counts: Mapping[str, int]) -> str:
     >>> describe_counts({"temperature": 1}, {"leaked_markers": 2}), describe_counts({})
     ('leaked_markers=2, temperature=1', 'none')
     """
+    if not any(counts):
+        return "none"
     total = sum((Counter(one) for one in counts), Counter[str]())
-    return ", ".join(f"{rule}={count}" for rule, count in sorted(total.items())) or "none"
+    return ", ".join(f"{rule}={count}" for rule, count in sorted(total.items()))

@@ -177,7 +177,7 @@ class ClientStream:
     def is_ready(self) -> bool:
         """Whether `write_now` can be used now: nothing else is being written, and the client has read enough."""
         direct = self._direct
-        return direct is not None and direct.is_ready and self._heartbeat_task is None and not self.gone
+        return direct is not None and self._heartbeat_task is None and not self.gone and direct.is_ready
 
     def write_now(self, data: bytes) -> None:
         """Send more of a stream, at once."""

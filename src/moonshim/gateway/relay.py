@@ -19,6 +19,7 @@ __all__ = ["Relay", "is_comment"]
 FREE_COMMENTS: Final = 100
 COMMENT_SECONDS: Final = 1.0
 """Comments of a host are passed on as they come; after this many in one response, at most one per this many seconds."""
+_COMMENT_STARTS: Final = b":\n"
 
 
 class Relay:
@@ -47,7 +48,7 @@ class Relay:
         if exchange.has_ended or exchange.is_useless:
             self._fed = len(data), out
             return False
-        if out and not self.is_redundant_comment(out):
+        if out and (out[0] not in _COMMENT_STARTS or not self.is_redundant_comment(out)):
             client_stream.write_now(out)
         return True
 
