@@ -12,8 +12,8 @@ nothing but reasoning, where the provider's `retry_empty_answer` is on.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-import uuid
 from itertools import chain
 from typing import Final
 
@@ -70,7 +70,7 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
         snapshot.learned,
         recalled=await state.reasoning_memory.recall(call.tenant, parsed, record),
         client_headers=call.headers,
-        reply_id=uuid.uuid4().hex,
+        reply_id=os.urandom(16).hex(),
         created=int(record.started),
         clock=time.time,
         keeps_response=call.keeps_response,

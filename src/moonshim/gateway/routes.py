@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final, TypeAlias
@@ -65,7 +65,7 @@ class RouteHandler:
         state, headers = self._state, _headers(scope)
         client_request_id = headers.get("x-request-id", "")
         record = RequestRecord(
-            request_id=client_request_id if _REQUEST_ID.fullmatch(client_request_id) else uuid.uuid4().hex,
+            request_id=client_request_id if _REQUEST_ID.fullmatch(client_request_id) else os.urandom(16).hex(),
             path=scope["path"],
             dialect=self._dialect.name,
             client=client_name(headers.get("user-agent")),

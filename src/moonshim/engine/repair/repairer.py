@@ -315,9 +315,9 @@ class ResponseRepairer:
         # What frames wait for goes out with them, before what only this frame can carry.
         self._native.settle_names(output)
         for channel in sorted(_CHANNELS, key=lambda one: not self._held_frames[one].is_awaited):
-            grammar = self._grammars.get(channel)
-            if grammar is not None:
-                self._handle(channel, self._held[channel], grammar.flush(), "", output)
+            grammar, before = self._grammars.get(channel), self._held[channel]
+            if grammar is not None and ((found := grammar.flush()) or before):
+                self._handle(channel, before, found, "", output)
         self._native.finish(output)
         self._tracker.finish(output)
         if self.watch is not None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, TypeAlias
 
@@ -121,7 +122,15 @@ def is_local(headers: Headers) -> bool:
 
 
 def _forwarding_header(headers: Headers) -> str | None:
-    return next((name for name in headers if _FORWARDED.fullmatch(name.replace("_", "-"))), None)
+    for name in headers:
+        if _is_forwarding(name):
+            return name
+    return None
+
+
+@lru_cache(256)
+def _is_forwarding(name: str) -> bool:
+    return _FORWARDED.fullmatch(name.replace("_", "-")) is not None
 
 
 def _check_not_forwarded(headers: Headers) -> None:
@@ -167,6 +176,7 @@ def preflight_headers(config: Config, headers: Headers) -> GuardHeaders | None:
     return answer
 
 
+@lru_cache(64)
 def _parse_authority(text: str) -> _Authority | None:
     """
     >>> _parse_authority("LOCALHOST.:8484"), _parse_authority("[::1]")

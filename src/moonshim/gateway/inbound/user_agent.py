@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from moonshim.engine.hosts.errors.body import mask_secrets
@@ -34,6 +35,7 @@ _NAMES: Final = (
 _WORD: Final = re.compile(r"[A-Za-z0-9_.-]{1,40}", re.ASCII)
 
 
+@lru_cache(64)
 def client_name(user_agent: str | None) -> str:
     """A short name without a version; for unknown agents, the first word.
 

@@ -6,8 +6,8 @@ Everything else (frames, repairs, the conversation) is computed by `views` when 
 
 from __future__ import annotations
 
+import os
 import time
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
@@ -330,7 +330,7 @@ class Tracer:
         self._finished_listeners: list[Callable[[ExchangeTrace], None]] = []
 
     def start(self, record: RequestRecord) -> ExchangeTrace:
-        number = uuid.uuid4().hex
+        number = os.urandom(16).hex()
         trace = self._traces[number] = ExchangeTrace(self, number, record, self._clock)
         if len(self._traces) > self._max_traces:
             self._drop_oldest()

@@ -86,7 +86,7 @@ def _first_count(raw: dict[str, Any], places: tuple[tuple[str, ...], ...]) -> in
         value: Any = raw
         for key in place:
             value = value.get(key) if isinstance(value, dict) else None
-        if (count := token_count(value)) is not None:
+        if value is not None and (count := token_count(value)) is not None:
             return count
     return None
 
