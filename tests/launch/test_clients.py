@@ -108,7 +108,7 @@ def test_a_model_without_images_is_not_offered_them(name: str, tmp_path: Path) -
     word = {
         "kimi": "image_in",
         "pi": '"image"',
-        "opencode": '"attachment": true',
+        "opencode": '"image"',
         "crush": '"supports_attachments": true',
     }
     assert word[name] in before

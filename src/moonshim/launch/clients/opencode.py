@@ -50,7 +50,9 @@ def _model(model: ModelInfo, context: LaunchContext) -> dict[str, Any]:
         "name": model.id,
         "reasoning": model.thinks,
         "tool_call": True,
-        "attachment": model.sees_images,
+        "attachment": True,
+        # Without it, opencode keeps images and PDF files from the model. The gateway reads PDF files for every model.
+        "modalities": {"input": ["text", *["image"] * model.sees_images, "pdf"], "output": ["text"]},
         "interleaved": {"field": "reasoning_content"},  # sends reasoning back, which Kimi models need
         "limit": {"context": context_window(model), "output": output_limit(model)},
         "options": {"prompt_cache_key": context.session},
