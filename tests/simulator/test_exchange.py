@@ -81,6 +81,12 @@ def test_what_was_seen_has_the_question_and_what_was_meant() -> None:
     assert [call.name for call in host.seen.intended.calls] == ["weather", "time_of-day"]
 
 
+def test_what_was_seen_has_the_headers_but_no_key() -> None:
+    host = Host()
+    host.ask(HELLO, authorization="Bearer sk-1", x_api_key="sk-2", anthropic_version="2023-06-01")
+    assert host.seen.headers == {"anthropic-version": "2023-06-01"}
+
+
 def test_no_more_is_kept_than_fits() -> None:
     host = Host(max_recorded_bytes=10_000)
     large = HELLO | {"messages": [{"role": "user", "content": "x" * 4000}]}

@@ -44,6 +44,7 @@ __all__ = ["HEADER", "SEEN_AT_MOST", "SEEN_BYTES", "RequestRejected", "SimExchan
 
 HEADER: Final = "x-moonshim-simulate"
 """Faults and scenario for a single request: `markers-in-content, stall@2, five-rounds`."""
+_SECRET: Final = frozenset({"authorization", "x-api-key", "cookie"})
 A_THOUGHT: Final = "I will call a tool."
 """The reasoning before a call, where a thinking model's script gives none."""
 COUNTED_AT_MOST: Final = 100_000
@@ -119,6 +120,7 @@ class SimExchange:
 
     def _process(self, received: ReceivedRequest, id: str, record: dict[str, Any]) -> SimResponse:
         """From the API key to the frames, in a host's order; `record` collects the fields for `RecordedRequest`."""
+        record["headers"] = {name: value for name, value in received.headers.items() if name not in _SECRET}
         self.authorize(received.headers)
         body = record["body"] = _object(received.data)
         name = record["asked_model"] = _name(body)

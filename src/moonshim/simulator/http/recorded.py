@@ -31,6 +31,8 @@ class RecordedRequest(Struct, frozen=True, kw_only=True):
     place: str = ""
     """Method and path of a request that was refused before its body was read: `GET /v1/embeddings`."""
     asked_model: str = ""
+    headers: dict[str, str] = {}
+    """By their lower-case names, without those that have a key in them."""
     body: Json = {}
     request: SimRequest | None = None
     intended: IntendedResponse | None = None
