@@ -362,13 +362,16 @@ def test_a_forced_call_that_is_missing_is_asked_for_once_more(
     assert isinstance(scene.run(CALLS[way](scene, f"{provider}/{model}+choice-ignored-first", choice)), Pick)
     first, second = scene.sent(provider)[before:]
     assert (first.status, second.status) == (200, 200), second.problem
+    if way != "messages_call":  # which streams
+        assert "answer_corrected=1" in scene.packages.headers["x-moonshim-repairs"]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_forced_call_that_never_comes_leaves_the_answer(scene: Scene, stream: bool) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_a_forced_call_that_never_comes_leaves_the_answer(scene: Scene, model: str, stream: bool) -> None:
     async def test() -> None:
         request: Any = {
-            "model": "moonshot/kimi-k3+choice-ignored",
+            "model": f"moonshot/{model}+choice-ignored",
             "max_tokens": 4000,
             "messages": [{"role": "user", "content": ASKED}],
             "tools": [{"name": "Pick", "input_schema": Pick.model_json_schema()}],

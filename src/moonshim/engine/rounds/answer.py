@@ -51,15 +51,18 @@ class AnswerRule:
         """`expected`: what the response of the first round has to be. `may_ask`: whether the shell plays further
         rounds."""
         self._inner, self._may_ask = inner, may_ask
-        self.expect(expected)
         self._wrong: AnswerCheck | None = None
         """The response that the model is asked to correct, until it has."""
+        self.expect(expected)
         self._wrong_message = Message("assistant")
         self._texts: list[tuple[Message, str | None]] = []
         """The text that the client has of each message, where it is not the model's own."""
 
     def expect(self, expected: ExpectedAnswer | None) -> None:
         """A round starts, whose response has to be this; None: it is not checked."""
+        if expected is None and self._wrong is not None:
+            # A correction is asked for in a way that the host may guarantee. Whether it was one is still reported.
+            expected = self._expected
         self._expected: ExpectedAnswer | None = expected
         self._check: AnswerCheck | None = None if expected is None else AnswerCheck(expected)
 
