@@ -38,7 +38,7 @@ test-matrix: ready ## test every fault with every generation, client and upstrea
 test-pythons: ready ## run the quick tests on every other installed Python from 3.11
 	@$(BIN)/python -m scripts.run_tests --others $(ARGS)
 
-test-clients: ready ## run real agents and frameworks (Claude Code, Codex, agno, …) against a faulty host (ARGS="codex")
+test-clients: ready ## run real agents and frameworks (Claude Code, Codex, agno, …) against a faulty host (ARGS="codex", ARGS=built-in)
 	@$(BIN)/python -m scripts.test_clients $(ARGS)
 
 check: ready ## check formatting, lint, types, imports, file sizes, prose, READMEs and files for GitHub

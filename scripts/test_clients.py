@@ -1,5 +1,7 @@
 """Run real agents and frameworks through the gateway against a simulated host that misbehaves, one tool loop each.
 
+`built-in` runs the features that agents have built in: web search, documents, structured output, large tool schemas.
+
 `make test-clients` installs Node, the clients and the agent frameworks in `.clients/` and runs them one after another.
 `ARGS` accepts parts of names (`ARGS="codex agno"`) and `--case NAME`. The files of each run are in `.clients/runs/`.
 """
@@ -14,7 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from tests.clients.built_in.every_built_in import BUILT_IN
+from tests.clients.built_in.feature import BuiltIn
+from tests.clients.built_in.run import run_built_in
 from tests.clients.cases import CASES, Case
 from tests.clients.client import Client
 from tests.clients.every_client import CLIENTS
@@ -61,14 +67,24 @@ def main(arguments: Sequence[str]) -> int:
     framework_cases = [case for case in FRAMEWORK_CASES if _is_wanted(case.name, given.case)]
     launched = [client for client in LAUNCHED if _is_wanted(f"launch {client.name}", given.names)]
     launch_cases = [case for case in LAUNCH_CASES if _is_wanted(case.name, given.case)]
-    if not (clients and cases) and not (frameworks and framework_cases) and not (launched and launch_cases):
+    built_in = [one for one in BUILT_IN if _is_wanted(one.name, given.names)]
+    built_in = [one for one in built_in if _is_wanted(one.feature.name, given.case)]
+    if (
+        not (clients and cases)
+        and not built_in
+        and not (frameworks and framework_cases)
+        and not (launched and launch_cases)
+    ):
         known = [*(one.name for one in CLIENTS), *(one.name for one in FRAMEWORKS)]
         known += [f"launch {one.name}" for one in LAUNCHED]
+        known += dict.fromkeys(one.name for one in BUILT_IN)
         known += dict.fromkeys(case.name for case in (*CASES, *FRAMEWORK_CASES, *LAUNCH_CASES))
+        known += dict.fromkeys(one.feature.name for one in BUILT_IN)
         print("unknown name; choose from", ", ".join(known), file=sys.stderr)
         return 2
     begun = time.monotonic()
     rows = _rows(clients, cases) if clients and cases else []
+    rows += _built_in_rows(built_in)
     rows += _launch_rows(launched, launch_cases) if launched and launch_cases else []
     for framework in frameworks if framework_cases else ():
         rows += _framework_rows(framework, framework_cases, ways[framework.name])
@@ -136,6 +152,27 @@ def _tested(client: Client, case: Case, node: Node, installed: Path) -> Row:
         straight=straight,
         seen=seen,
     )
+
+
+def _built_in_rows(features: Sequence[BuiltIn]) -> list[Row]:
+    """One row for each feature of a client."""
+    rows: list[Row] = []
+    for one in features:
+        client, feature = one.client, one.feature
+        row = Row(
+            name=one.name, version=version_of(client), dialect=client.dialect, case=feature.name, result="", seen=""
+        )
+        try:
+            node = find_node()
+            outcome = run_built_in(one, node, install(client, node))
+        except CannotInstall as error:
+            _say(f"{one.name}, {feature.name}: NOT TESTED: {error}")
+            rows.append(replace(row, result="skipped", seen=str(error)))
+            continue
+        result = "FAILED" if outcome.problems else "ok"
+        _say(f"{one.name}, {feature.name}: {result} ({outcome.seconds:.1f} s)", *outcome.problems)
+        rows.append(replace(row, result=result, seen="; ".join(outcome.problems) or outcome.seen))
+    return rows
 
 
 def _launch_rows(clients: Sequence[Launched], cases: Sequence[LaunchCase]) -> list[Row]:

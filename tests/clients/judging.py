@@ -14,7 +14,16 @@ from msgspec import Struct
 from moonshim.simulator.http.recorded import RecordedRequest
 from tests.clients.client import Client
 
-__all__ = ["Ended", "Outcome", "noticed_by_the_host", "noticed_by_the_user", "said_otherwise", "summary"]
+__all__ = [
+    "Ended",
+    "Outcome",
+    "answer_of",
+    "noticed_by_the_host",
+    "noticed_by_the_user",
+    "refused_by_the_host",
+    "said_otherwise",
+    "summary",
+]
 
 _MARKER: Final = re.compile(r"<\|\w+\|>")
 
@@ -37,12 +46,17 @@ class Outcome(Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+def answer_of(client: Client, ended: Ended) -> str:
+    """The final answer; everything that it printed, if that cannot be read."""
+    try:
+        return client.answer(ended.printed)
+    except msgspec.MsgspecError:
+        return ended.printed
+
+
 def noticed_by_the_user(client: Client, ended: Ended, words: Sequence[str]) -> Iterator[str]:
     """`words`: what the tools printed, and what nobody else knows."""
-    try:
-        answer = client.answer(ended.printed)
-    except msgspec.MsgspecError:
-        answer = ended.printed
+    answer = answer_of(client, ended)
     if ended.code is None:
         yield f"timed out after {ended.seconds:.0f} s"
     elif ended.code:
@@ -62,12 +76,16 @@ def _complaint(answer: str, complained: str) -> str:
 
 def noticed_by_the_host(requests: Sequence[RecordedRequest], times: int) -> Iterator[str]:
     """`times`: how often the tool ran that must run once."""
-    if refused := [seen for seen in requests if seen.problem is not None]:
-        yield f"{len(refused)} of {len(requests)} requests refused: {refused[0].problem}"
+    yield from refused_by_the_host(requests)
     if times != 1:
         yield f"the tool ran {times} times"
     if len(_rounds(requests)) < 2:
         yield f"there were {len(_rounds(requests))} rounds"
+
+
+def refused_by_the_host(requests: Sequence[RecordedRequest]) -> Iterator[str]:
+    if refused := [seen for seen in requests if seen.problem is not None]:
+        yield f"{len(refused)} of {len(requests)} requests refused: {refused[0].problem}"
 
 
 def said_otherwise(requests: Sequence[RecordedRequest]) -> Iterator[str]:

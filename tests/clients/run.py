@@ -31,7 +31,7 @@ from tests.clients.judging import (
 )
 from tests.clients.scenario import NOTE, PROMPT, RAN, WORD, scenario_for
 
-__all__ = ["OFFLINE", "gateway", "provider_for", "run"]
+__all__ = ["LIMIT", "OFFLINE", "drive", "gateway", "log_lines", "provider_for", "run"]
 
 LIMIT: Final = 120.0
 STRAIGHT_LIMIT: Final = 30.0
@@ -74,7 +74,7 @@ def run(client: Client, case: Case, node: Node, installed: Path, *, straight: bo
             model=case.model,
             prompt=PROMPT.format(note=folder / "work" / NOTE),
         )
-        ended = _drive(client, place, node, folder, STRAIGHT_LIMIT if straight else LIMIT)
+        ended = drive(client, place, node, folder, STRAIGHT_LIMIT if straight else LIMIT)
         requests = list(server.requests)
     (folder / "requests.json").write_bytes(msgspec.json.format(msgspec.json.encode([seen.body for seen in requests])))
     ran = folder / "work" / RAN
@@ -82,7 +82,7 @@ def run(client: Client, case: Case, node: Node, installed: Path, *, straight: bo
     problems = [*noticed_by_the_user(client, ended, tuple(words.values())), *noticed_by_the_host(requests, times)]
     if not straight:
         problems += said_otherwise(requests)
-    lines = [] if straight else _lines(folder / "gateway.log")
+    lines = [] if straight else log_lines(folder / "gateway.log")
     return Outcome(problems=tuple(problems), seen=summary(requests, lines), seconds=ended.seconds)
 
 
@@ -126,7 +126,8 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
     raise RuntimeError(f"the gateway did not start: {log.read_text()[-2000:]}")
 
 
-def _drive(client: Client, place: Place, node: Node, folder: Path, limit: float) -> Ended:
+def drive(client: Client, place: Place, node: Node, folder: Path, limit: float) -> Ended:
+    """Run the client until it ends, or the time is over."""
     command = client.command(place)
     environment = {
         "PATH": node.path,
@@ -162,6 +163,7 @@ def _drive(client: Client, place: Place, node: Node, folder: Path, limit: float)
     return Ended(code=code, printed=told[0], complained=told[1], seconds=seconds)
 
 
-def _lines(log: Path) -> list[dict[str, Any]]:
+def log_lines(log: Path) -> list[dict[str, Any]]:
+    """The lines of a gateway's log."""
     found = (line for line in log.read_text().splitlines() if line.startswith("{"))
     return [msgspec.json.decode(line) for line in found]

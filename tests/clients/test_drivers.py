@@ -7,12 +7,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from moonshim.launch.clients import CLIENTS as LAUNCHABLE
 from moonshim.simulator.http.recorded import RecordedRequest
 from moonshim.simulator.model.scenario_file import parse_scenario
-from moonshim.simulator.request import OfferedTool, SimRequest, SimTurn
+from moonshim.simulator.request import OfferedTool, SimCall, SimRequest, SimResult, SimTurn
 from moonshim.simulator.response import IntendedResponse
+from tests.clients.built_in.every_built_in import BUILT_IN
+from tests.clients.built_in.feature import BuiltIn, Scene
+from tests.clients.built_in.performer import Performer
 from tests.clients.cases import CASES
 from tests.clients.client import Client, Place
 from tests.clients.every_client import CLIENTS
@@ -54,7 +58,36 @@ def test_what_a_driver_installs_is_pinned_and_its_command_names_address_model_an
     assert all(part in told for part in (place.url, place.model, place.prompt))
 
 
+@pytest.mark.parametrize("built_in", BUILT_IN, ids=lambda one: f"{one.client.name}, {one.feature.name}")
+def test_a_feature_of_a_client_is_asked_for_in_its_own_command(built_in: BuiltIn, tmp_path: Path) -> None:
+    installed, home, work = (tmp_path / name for name in ("installed", "home", "work"))
+    for folder in (installed, home, work):
+        folder.mkdir()
+    prompt, scene = "Say it.", Scene(work=work, word="word-0123456789ab")
+    place = Place(installed=installed, home=home, work=work, url="http://127.0.0.1:1", model="kimi-k3", prompt=prompt)
+    command = built_in.command(scene, place)
+    built_in.feature.prepare(scene)
+    written = [file.read_text("latin-1") for folder in (home, work) for file in folder.rglob("*") if file.is_file()]
+    told = "\n".join([*command.arguments, *command.environment.values(), *written])
+    assert all(part in told for part in (place.url, place.model, prompt))
+    assert set(built_in.client.packages) <= set(PINNED)
+
+
+def test_the_model_for_features_uses_each_tool_once_and_says_what_it_read() -> None:
+    word = "word-0123456789ab"
+    tools = (OfferedTool("Read"), OfferedTool("mcp__notes__file_note"))
+    model = Performer(("WebSearch", {}), ("file_note", {"subject": "x"}))
+    first = model.reply(replace(QUESTION, tools=tools))
+    assert [(call.name, call.arguments) for call in first.calls] == [("mcp__notes__file_note", '{"subject":"x"}')]
+    called = SimTurn(role="assistant", calls=(SimCall("1", "mcp__notes__file_note", "{}"),))
+    result = SimTurn(role="tool", results=(SimResult("1", "mcp__notes__file_note", f"Filed as {word}."),))
+    last = model.reply(replace(QUESTION, tools=tools, turns=(called, result)))
+    assert (last.calls, last.text) == ((), f"I read: {word}.")
+
+
 def test_names_are_used_once() -> None:
+    features = [(one.name, one.feature.name) for one in BUILT_IN]
+    assert len(set(features)) == len(features)
     for named in (CLIENTS, CASES, FRAMEWORKS, FRAMEWORK_CASES):
         names = [one.name for one in named]
         assert len(set(names)) == len(names)
