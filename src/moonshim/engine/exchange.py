@@ -41,7 +41,7 @@ from moonshim.engine.values.conversation import Media, Message, Reasoning, Usage
 from moonshim.engine.values.events import Failed, Finished
 from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.web_search import SearchAccess
-from moonshim.errors import MoonshimError, Problem
+from moonshim.errors import MoonshimError, Problem, problem_of
 
 __all__ = [
     "CONTENT_TYPES",
@@ -102,17 +102,19 @@ class Exchange:
         created: int = 0,
         clock: Callable[[], float] | None = None,
         keeps_response: bool = False,
+        plays_rounds: bool = False,
         search_access: SearchAccess | None = None,
     ) -> None:
         """`recalled`: reasoning that the client has lost. `client_headers`: under lower-case names. `keeps_response`:
-        the client may continue from the response by its id, so that `take_completed` has it. `search_access`: whether
-        the shell can run a web search; None: it cannot even continue an exchange, so that nothing is ever `pending`."""
+        the client may continue from the response by its id, so that `take_completed` has it. `plays_rounds`: whether
+        the shell calls `continue_with`; otherwise a wrong answer is only reported. `search_access`: whether the shell
+        can run a web search; None: calls of a search are left to the client."""
         self.parsed: ParsedRequest = parsed
         self.secrets: tuple[str, ...] = secrets
         """What the host is sent and may repeat: keys, mostly. Set it before the request is sent."""
         self._learned = learned if learned is not None else LearnedFields()
         self._recalled, self._reply_id, self._created, self._clock = recalled, reply_id, created, clock
-        self._keeps_response, self._search_access = keeps_response, search_access
+        self._keeps_response, self._plays_rounds, self._search_access = keeps_response, plays_rounds, search_access
         self._client_headers = client_headers or {}
         self.headers: dict[str, str] = {}
         """The client's headers as the current target accepts them, with those that it needs. A shell decides which of
@@ -323,7 +325,7 @@ class Exchange:
         self.output_format = "json" if output_format == "json" else "sse"
         played_by: RoundRule = PlainRule() if search is None else SearchRule(search, plan.reply.id)
         if expected is not None:
-            self._answers = AnswerRule(played_by, expected, may_ask=self._search_access is not None)
+            self._answers = AnswerRule(played_by, expected, may_ask=self._plays_rounds)
             played_by = self._answers
         self._stream = self._rounds = RoundsStream(
             plan.client,
@@ -400,7 +402,8 @@ class Exchange:
         """What was pending is done; the bytes for the client.
 
         Unless the response has an `ending` then, `prepared` is the request of the next round: the shell sends it, and
-        calls `start_response` for its response. If that fails, `fail` ends the response.
+        calls `start_response` for its response. If that fails, `fail` ends the response. A request that cannot be
+        prepared raises `MoonshimError`, or ends the response if there is a fallback.
         """
         assert self._rounds is not None, "nothing is pending"
         following, out = self._rounds.resume(outcomes)
@@ -409,7 +412,12 @@ class Exchange:
             self._continued = request.followed_by(
                 following.messages, keeps_choice=following.keeps_choice, stops_thinking=following.stops_thinking
             )
-            self._prepared = self._prepare(self.target, self._learned.overrides_for(self.target.key))
+            try:
+                self._prepared = self._prepare(self.target, self._learned.overrides_for(self.target.key))
+            except MoonshimError as error:
+                if not self.has_fallback:
+                    raise
+                return out + self.fail(problem_of(error))
             return out
         return self._pass_on(out)
 

@@ -74,6 +74,7 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
         created=int(record.started),
         clock=time.time,
         keeps_response=call.keeps_response,
+        plays_rounds=True,
         search_access="none" if snapshot.config.web_search is None else "provider",
     )
     if record.streamed:

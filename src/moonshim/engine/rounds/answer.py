@@ -10,7 +10,7 @@ from moonshim.engine.repair.answer_check import AnswerCheck
 from moonshim.engine.request.structured_output import describe_mistake
 from moonshim.engine.rounds.rule import MAX_ROUNDS, NextRound, Outcome, RoundEnd, RoundRule
 from moonshim.engine.values.conversation import Message, Part, Reasoning, Text, ToolCall
-from moonshim.engine.values.events import Event, Finished, Repaired
+from moonshim.engine.values.events import BlockOpened, Event, Finished, Repaired
 from moonshim.engine.values.expected import ExpectedAnswer
 from moonshim.engine.values.searches import ClientEvent
 
@@ -33,7 +33,7 @@ class PlainRule:
     def has_fallback(self) -> bool:
         return False
 
-    def abandon(self) -> RoundEnd:
+    def abandon(self, message: Message) -> RoundEnd:
         return RoundEnd()
 
     def visible(self, message: Message) -> Sequence[Part]:
@@ -43,8 +43,8 @@ class PlainRule:
 class AnswerRule:
     """Checks the response of each round, and asks for another one at most once.
 
-    What passes the check goes on to the `inner` rule. A response that is still wrong the second time, or whose
-    correction could not be had, is passed on as the model wrote it.
+    What passes the check goes on to the `inner` rule. A response that is still wrong the second time is passed on as
+    the model wrote it. So is the first one if the second cannot be had, unless a part of that was passed on.
     """
 
     def __init__(self, inner: RoundRule, expected: ExpectedAnswer, *, may_ask: bool) -> None:
@@ -53,6 +53,8 @@ class AnswerRule:
         self._inner, self._may_ask = inner, may_ask
         self._wrong: AnswerCheck | None = None
         """The response that the model is asked to correct, until it has."""
+        self._can_release = False
+        """Whether the client can still get that response."""
         self.expect(expected)
         self._wrong_message = Message("assistant")
         self._texts: list[tuple[Message, str | None]] = []
@@ -68,31 +70,31 @@ class AnswerRule:
 
     def feed(self, event: Event) -> Sequence[ClientEvent]:
         events = [event] if self._check is None else self._check.feed(event)
+        if self._can_release and any(isinstance(one, BlockOpened) and one.kind != "reasoning" for one in events):
+            self._can_release = False
         return self._pass(events)
 
     def _pass(self, events: Sequence[Event]) -> list[ClientEvent]:
         return [one for event in events for one in self._inner.feed(event)]
 
     def end(self, finished: Finished, message: Message, rounds: int) -> RoundEnd:
-        check = self._check
-        if check is None:
-            return self._inner.end(finished, message, rounds)
-        events = check.end(finished)
-        if check.wrong:
-            is_first = self._wrong is None
-            if is_first and self._may_ask and not check.is_cut_off and rounds < MAX_ROUNDS:
-                self._wrong, self._wrong_message = check, message
-                self._texts.append((message, None))
-                return RoundEnd(wanted=())
-            events = check.release()
-        if check.text is not None:
-            self._texts.append((message, check.text))
-        corrected: list[Event] = []
-        if self._wrong is not None and not check.wrong:
-            corrected.append(Repaired("answer_corrected", "; ".join(self._wrong.wrong)))
-        self._wrong = None
+        check, events = self._check, list[Event]()
+        if check is not None:
+            events = check.end(finished)
+            if check.wrong:
+                if self._may_ask and not check.is_cut_off and rounds < MAX_ROUNDS:
+                    self._wrong, self._wrong_message = check, message
+                    self._may_ask, self._can_release = False, True
+                    self._texts.append((message, None))
+                    return RoundEnd(wanted=())
+                events = check.release()
+            if check.text is not None:
+                self._texts.append((message, check.text))
+        if self._wrong is not None and (check is None or not check.wrong):
+            events.append(Repaired("answer_corrected", "; ".join(self._wrong.wrong)))
+        self._wrong, self._can_release = None, False
         end = self._inner.end(finished, message, rounds)
-        return replace(end, events=[*self._pass([*events, *corrected]), *end.events])
+        return replace(end, events=[*self._pass(events), *end.events])
 
     def resume(self, outcomes: Sequence[Outcome]) -> NextRound:
         wrong, expected = self._wrong, self._expected
@@ -107,13 +109,16 @@ class AnswerRule:
 
     @property
     def has_fallback(self) -> bool:
-        return self._wrong is not None or self._inner.has_fallback
+        return self._can_release or self._inner.has_fallback
 
-    def abandon(self) -> RoundEnd:
-        if self._wrong is None:
-            return self._inner.abandon()
-        wrong, self._wrong = self._wrong, None
-        self._texts.clear()
+    def abandon(self, message: Message) -> RoundEnd:
+        wrong = self._wrong
+        if wrong is None or not self._can_release:
+            return self._inner.abandon(message)
+        self._wrong, self._can_release = None, False
+        self._texts.remove((self._wrong_message, None))
+        if message != self._wrong_message:
+            self._texts.append((message, None))
         return RoundEnd(self._pass(wrong.release()))
 
     def visible(self, message: Message) -> Sequence[Part]:

@@ -81,8 +81,9 @@ class RoundRule(Protocol):
     def has_fallback(self) -> bool:
         """Whether the response can end well without the next round."""
 
-    def abandon(self) -> RoundEnd:
-        """The next round failed: how the response ends without it, as there is a fallback."""
+    def abandon(self, message: Message) -> RoundEnd:
+        """The next round failed: how the response ends without it, as there is a fallback. `message` is as much of its
+        message as came; that of the round before, if nothing did."""
 
     def visible(self, message: Message) -> Sequence[Part]:
         """What the client has of the message of a round."""

@@ -162,7 +162,7 @@ class SearchRule:
     def has_fallback(self) -> bool:
         return False
 
-    def abandon(self) -> RoundEnd:
+    def abandon(self, message: Message) -> RoundEnd:
         return RoundEnd()
 
     def visible(self, message: Message) -> Sequence[Part]:

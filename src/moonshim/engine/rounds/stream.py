@@ -72,6 +72,8 @@ class RoundsStream:
         self._earlier_usage: Usage | None = None
         self._earlier_counts: Counter[str] = Counter()
         self._earlier_repairs: list[Repaired] = []
+        self._taken_repairs = 0
+        """The repairs of the current round that are among the earlier ones already."""
         self._problem: Problem | None = None
         self._start_round(first)
 
@@ -80,13 +82,14 @@ class RoundsStream:
         self._earlier_messages = (*self._earlier_messages, self._round.message)
         self._earlier_usage = add_usage(self._earlier_usage, self._round.usage)
         self._earlier_counts.update(self._round.repair_counts)
-        self._earlier_repairs += self._round.repairs
+        self._take_repairs()
         self._start_round(open_round)
 
     def _start_round(self, open_round: OpenRound) -> None:
         self._collector = EventCollector()
         self._round = open_round(self._collector)
         self._flushed = False
+        self._taken_repairs = 0
         self._rounds += 1
         self._first_block = self._blocks
 
@@ -165,7 +168,7 @@ class RoundsStream:
 
     def _fail(self, failed: Failed, problem: Problem | None) -> bytes:
         if self.has_fallback and self._held is not None:
-            end = self._rule.abandon()
+            end = self._rule.abandon(self._round.message)
             return self._write_own(end.events) + self._finish(end.finished or self._held)
         error_body = None if problem is None else self._client.render_problem(problem)
         self.ending = failed if error_body is None else replace(failed, message=error_body["error"]["message"])
@@ -179,9 +182,16 @@ class RoundsStream:
     def _write_own(self, events: Sequence[ClientEvent]) -> bytes:
         """Write what the rule says beside the events of a round; its repairs are in no other log."""
         repairs = [event for event in events if isinstance(event, Repaired)]
-        self._earlier_repairs += repairs
+        if repairs:
+            self._take_repairs()
+            self._earlier_repairs += repairs
         self._earlier_counts.update(repair.rule for repair in repairs)
         return self._write([event for event in events if not isinstance(event, Repaired)])
+
+    def _take_repairs(self) -> None:
+        repairs = self._round.repairs
+        self._earlier_repairs += repairs[self._taken_repairs :]
+        self._taken_repairs = len(repairs)
 
     def _write(self, events: Sequence[ClientEvent]) -> bytes:
         if self._encoder is None:
@@ -245,7 +255,8 @@ class RoundsStream:
 
     @property
     def repairs(self) -> list[Repaired]:
-        return self._earlier_repairs + self._round.repairs
+        """In their order: a list that only grows."""
+        return self._earlier_repairs + self._round.repairs[self._taken_repairs :]
 
     @property
     def reasoning_field(self) -> str | None:
