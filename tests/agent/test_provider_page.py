@@ -19,6 +19,7 @@ ADDRESS: Final = re.compile(r"https://api\.moonshot\.ai/v1|http://localhost:8000
 PRINTED: Final = (
     r"calls ls with \{.*\}\ntool_calls, \d+ tokens",
     r"Here is what came back: .*a\.py, b\.py",
+    r"\{'city': .+\}",
     r"hermes True\n.*Hello",
     r"'\[REASONING\].*'\n(.*\n)*'\[USAGE\]\{.*\}'",
 )

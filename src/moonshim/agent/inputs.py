@@ -11,7 +11,17 @@ from moonshim.engine.dialects.openai_chat.fields import FIELDS
 from moonshim.engine.dialects.openai_chat.messages import check_messages, parse_messages
 from moonshim.engine.dialects.openai_chat.tools import parse_tool
 from moonshim.engine.ids import tool_id_strategy
-from moonshim.engine.values.conversation import Message, Part, Role, Thinking, Tool, ToolCall, ToolChoice, ToolResult
+from moonshim.engine.values.conversation import (
+    Message,
+    Part,
+    ResponseFormat,
+    Role,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
 from moonshim.errors import InvalidInput
 
 __all__ = [
@@ -20,6 +30,7 @@ __all__ = [
     "AnyTool",
     "DeclaresTool",
     "read_choice",
+    "read_format",
     "read_messages",
     "read_thinking",
     "read_tools",
@@ -119,6 +130,19 @@ def read_choice(given: ToolChoice | str | Mapping[str, Any] | None, tools: tuple
     value = dict(given) if isinstance(given, Mapping) else given
     choice: ToolChoice | None = FIELDS["tool_choice"].read({"tool_choice": value})
     return choice
+
+
+def read_format(given: ResponseFormat | Mapping[str, Any] | None) -> ResponseFormat | None:
+    """The format that the answer must have.
+
+    >>> read_format({"type": "json_object"}).kind
+    'json_object'
+    """
+    if given is None or isinstance(given, ResponseFormat):
+        return given
+    value = dict(given) if isinstance(given, Mapping) else given
+    wanted: ResponseFormat | None = FIELDS["response_format"].read({"response_format": value})
+    return wanted
 
 
 def read_thinking(given: Thinking | str | bool | None) -> Thinking:

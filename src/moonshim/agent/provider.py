@@ -11,7 +11,16 @@ from typing import Any, Final, Self
 from weakref import WeakKeyDictionary
 
 from moonshim.agent.endpoint import DialectName, Endpoint
-from moonshim.agent.inputs import AnyMessage, AnyTool, read_choice, read_messages, read_thinking, read_tools, with_ids
+from moonshim.agent.inputs import (
+    AnyMessage,
+    AnyTool,
+    read_choice,
+    read_format,
+    read_messages,
+    read_thinking,
+    read_tools,
+    with_ids,
+)
 from moonshim.agent.shorten import describe_error
 from moonshim.agent.stream import AnswerStream, ExchangeResult, PreparedQuestion
 from moonshim.config import Timeouts
@@ -28,6 +37,7 @@ from moonshim.engine.stages import Transformer
 from moonshim.engine.values.conversation import (
     Message,
     Request,
+    ResponseFormat,
     Sampling,
     Thinking,
     Tool,
@@ -258,6 +268,7 @@ class Provider:
         tools: Iterable[AnyTool] = (),
         *,
         tool_choice: ToolChoice | str | Mapping[str, Any] | None = None,
+        response_format: ResponseFormat | Mapping[str, Any] | None = None,
     ) -> AnswerStream:
         """Send a request and stream the events of the response. The last event is a `Finished` or a `Failed`.
 
@@ -269,6 +280,7 @@ class Provider:
             messages: The conversation: `Message` objects, dicts in the format of the OpenAI API, or a mix of both.
             tools: `Tool` objects, functions decorated with `@tool`, or dicts in the format of the OpenAI API.
             tool_choice: `auto`, `none`, `required`, the name of a tool, a `ToolChoice`, or a value of the OpenAI API.
+            response_format: The JSON that the answer must be: a `ResponseFormat`, or a value of the OpenAI API.
 
         Raises:
             InvalidInput: A message or tool is invalid or cannot be encoded. Raised at once, before a request is sent.
@@ -277,10 +289,12 @@ class Provider:
         history = read_messages(messages)
         if not history:
             raise InvalidInput("messages is empty; pass at least one message", field="messages")
-        choice = read_choice(tool_choice, declared)
+        choice, wanted = read_choice(tool_choice, declared), read_format(response_format)
         try:
-            parsed = self._parse(history, declared, choice)
-            exchange = Exchange(parsed, self._learned, secrets=self._destination.secrets, reply_id="moonshim")
+            parsed = self._parse(history, declared, choice, wanted)
+            exchange = Exchange(
+                parsed, self._learned, secrets=self._destination.secrets, reply_id="moonshim", plays_rounds=True
+            )
             call = self._destination.call(exchange.prepare(self._target).body, exchange.headers)
             known_ids = frozenset(_ids_in(history))
         except _WRONG_VALUES as error:
@@ -312,6 +326,7 @@ class Provider:
         tools: Iterable[AnyTool] = (),
         *,
         tool_choice: ToolChoice | str | Mapping[str, Any] | None = None,
+        response_format: ResponseFormat | Mapping[str, Any] | None = None,
     ) -> Message:
         """Send a request, wait for the whole response, and return it as a message for the history.
 
@@ -321,14 +336,20 @@ class Provider:
             AnswerFailed: The request failed, or the response is incomplete.
             InvalidInput: A message or tool is invalid or cannot be encoded.
         """
-        async with self.stream_chat_with_tools(messages, tools, tool_choice=tool_choice) as stream:
+        async with self.stream_chat_with_tools(
+            messages, tools, tool_choice=tool_choice, response_format=response_format
+        ) as stream:
             async for event in stream:
                 if isinstance(event, Failed):
                     raise AnswerFailed(event, stream.result)
             return stream.result.message
 
     def _parse(
-        self, messages: tuple[Message, ...], tools: tuple[Tool, ...], choice: ToolChoice | None
+        self,
+        messages: tuple[Message, ...],
+        tools: tuple[Tool, ...],
+        choice: ToolChoice | None,
+        response_format: ResponseFormat | None,
     ) -> ParsedRequest:
         destination = self._destination
         put: dict[str, Any] = {} if tools else {"tools": None}  # hosts refuse an empty list
@@ -343,6 +364,7 @@ class Provider:
             tool_choice=choice if tools else None,
             sampling=self.sampling,
             thinking=self.thinking,
+            response_format=response_format,
             stream=True,
             include_usage=True,
             locations=tuple(f"messages[{place}]" for place in range(len(messages))),

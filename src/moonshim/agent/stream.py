@@ -238,27 +238,62 @@ class _Attempts:
     async def _read_events(self, answer: UpstreamResponse) -> AsyncGenerator[Event, None]:
         exchange, collector, sent_repairs, over = self.question.exchange, EventCollector(), 0, False
         exchange.start_response(answer.headers.get("content-type"), encoder=collector)
-        while not over:
-            try:
-                data = await self._read_more(answer)
-            except UpstreamError as error:
-                over = True
-                exchange.fail(problem_of(error))
-            else:
-                over = not data
-                if data:
-                    exchange.feed(data)
-                else:
-                    exchange.end()
-            repairs = exchange.stream.repairs
-            new, sent_repairs = repairs[sent_repairs:], len(repairs)
-            events, collector.events = [*new, *collector.events], []
-            for event in events:
-                if isinstance(event, (Finished, Failed)):
-                    await self._drain(answer, over=over)
-                    yield self._final_event(event)
-                    return
-                yield self._with_declared_name(event)
+        try:
+            while not over or exchange.pending is not None:
+                if not over:
+                    over = await self._feed_next(answer)
+                elif (following := await self._start_round(answer)) is not None:
+                    answer, over = following, False
+                repairs = exchange.stream.repairs
+                new, sent_repairs = repairs[sent_repairs:], len(repairs)
+                events, collector.events = [*new, *collector.events], []
+                for event in events:
+                    if isinstance(event, (Finished, Failed)):
+                        await self._drain(answer, over=over)
+                        yield self._final_event(event)
+                        return
+                    yield self._with_declared_name(event)
+        finally:
+            answer.close()
+
+    async def _feed_next(self, answer: UpstreamResponse) -> bool:
+        """Feed what the host sends next to the exchange. True: that was all."""
+        exchange = self.question.exchange
+        try:
+            data = await self._read_more(answer)
+        except UpstreamError as error:
+            exchange.fail(problem_of(error))
+            return True
+        if data:
+            exchange.feed(data)
+        else:
+            exchange.end()
+        return not data
+
+    async def _start_round(self, answer: UpstreamResponse) -> UpstreamResponse | None:
+        """The response is not what was demanded: tell the model what is wrong, and return the response to that.
+
+        None: there is none, and the answer that came first ends the response.
+        """
+        question, exchange = self.question, self.question.exchange
+        exchange.continue_with(())
+        if exchange.ending is not None:
+            return None
+        answer.close()
+        self._attempts += 1
+        try:
+            following = await question.upstream().open(question.build_call(exchange.prepared.body, exchange.headers))
+        except UpstreamError as error:
+            exchange.fail(problem_of(error))
+            return None
+        if 200 <= following.status <= 299:
+            exchange.start_response(following.headers.get("content-type"))
+            return following
+        try:
+            exchange.fail(await self._read_error(following))
+        finally:
+            following.close()
+        return None
 
     async def _read_more(self, answer: UpstreamResponse) -> bytes:
         if not self.question.exchange.is_draining:
