@@ -1,7 +1,8 @@
 """A request of an SDK -> what its host accepts, and the host's response -> what the SDK reads, without I/O.
 
     route_of -> ClientState.begin -> ClientExchange.body -> the host -> start_response -> feed* -> end
-                                                                     -> host_error
+                                              ^                      -> host_error            |
+                                              +------------- start_round <--------------------+  as long as `pending`
 
 `ClientState` is what the requests of one client share. The work is done in `engine.exchange`.
 """
@@ -136,6 +137,7 @@ class ClientState:
             created=int(time.time()),
             clock=time.time,
             keeps_response=route.dialect == "openai_responses",
+            plays_rounds=True,
         )
         target = RequestTarget(
             key=(url, parsed.request.model),
@@ -222,8 +224,38 @@ class ClientExchange:
         return self._remember(self._exchange.end())
 
     def fail(self, error: MoonshimError) -> bytes:
-        """The connection broke in the middle: the bytes that say so."""
-        return self._remember(self._exchange.fail(problem_of(error)))
+        """The connection broke in the middle: the bytes that say so, or the rest of a response that ends well."""
+        return self._end_failed(problem_of(error))
+
+    def _end_failed(self, problem: Problem) -> bytes:
+        return self._remember(self._exchange.fail(problem) + self._exchange.end())
+
+    # --- another round -----------------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> bool:
+        """The answer is not what the program demands: the model is to be asked once more."""
+        return self._exchange.pending is not None
+
+    @property
+    def ends_well(self) -> bool:
+        """Whether `fail` completes the response: all of it came, or there is an answer to fall back on."""
+        exchange = self._exchange
+        return exchange.has_fallback or (exchange.has_response and exchange.is_draining)
+
+    def start_round(self) -> bytes:
+        """The bytes for the SDK. Unless the response `is_over` then, `body` is what to send next."""
+        out = self._exchange.continue_with(())
+        return self._remember(out + self._exchange.end() if self.is_over else out)
+
+    def refuse_round(self, status: int, headers: Sequence[Header], body: bytes) -> bytes:
+        """The host refused the request of this round: the rest of the response, without it."""
+        return self._end_failed(self._exchange.error_from(status, dict(headers), body))
+
+    @property
+    def is_over(self) -> bool:
+        """The response has ended, well or not."""
+        return self._exchange.ending is not None
 
     def _remember(self, out: bytes) -> bytes:
         """Store what there is to store before the SDK gets these bytes: its next request may come at once."""

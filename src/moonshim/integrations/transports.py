@@ -7,7 +7,7 @@ own transports, which still do their work (proxies, certificates, timeouts, pool
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeVar
@@ -54,10 +54,13 @@ def _mix_in(ours: type, theirs: type) -> Any:
 
 
 class _MendedResponse:
-    """One response of a host, mended piece by piece: the part without I/O."""
+    """One response for the SDK, mended piece by piece as the host sends it: the part without I/O.
 
-    def __init__(self, http: Any, exchange: ClientExchange, response: Any) -> None:
-        self._http, self._exchange, self._response = http, exchange, response
+    If the answer is not what the program demands, `send` sends the request of another round, whose response follows.
+    """
+
+    def __init__(self, http: Any, exchange: ClientExchange, response: Any, send: Callable[[], Any]) -> None:
+        self._http, self._exchange, self._response, self._send = http, exchange, response, send
         self._first = b""
         self._started, self._over = False, False
 
@@ -67,25 +70,44 @@ class _MendedResponse:
         given: dict[str, Any] = {"stream": self, "extensions": self._response.extensions}
         return self._http.Response(self._response.status_code, headers=headers, **given)
 
+    def _start_response(self) -> None:
+        self._exchange.start_response(self._response.headers.get("content-type"))
+
     def _host_error(self, start: bytes) -> ErrorReply:
         return self._exchange.host_error(self._response.status_code, self._response.headers.multi_items(), start)
 
     def _feed(self, data: bytes | None) -> bytes:
         """The mended bytes for the SDK; None: there are no more."""
-        self._over = data is None
-        out = self._exchange.end() if data is None else self._exchange.feed(data)
-        self._started = self._started or bool(out)
-        return out
+        exchange = self._exchange
+        out = b"" if data is None else exchange.feed(data)
+        if data is None or exchange.pending:
+            # Some hosts leave the connection open after the end of a response: the next round does not wait for them.
+            out += exchange.end()
+        return self._pass(out, over=data is None)
+
+    def _start_round(self) -> bytes:
+        """What comes before the response of the next round; the last bytes, if there is none."""
+        out = self._exchange.start_round()
+        return self._pass(out, over=self._exchange.is_over)
+
+    def _refuse_round(self, response: Any, start: bytes) -> bytes:
+        out = self._exchange.refuse_round(response.status_code, response.headers.multi_items(), start)
+        return self._pass(out, over=True)
 
     def _fail(self, error: Exception) -> bytes:
         """The connection broke: raise the library's own error, or, if the stream has started, report it in the
-        stream."""
-        if not self._started:
+        stream; unless the response ends well anyway."""
+        if not (self._started or self._exchange.ends_well):
             raise error
-        self._over = True
+        broke: MoonshimError = UpstreamBroke("the connection to the host was lost during the response")
         if isinstance(error, self._http.TimeoutException):
-            return self._exchange.fail(UpstreamStalled("the host stopped sending data (read timeout)"))
-        return self._exchange.fail(UpstreamBroke("the connection to the host was lost during the response"))
+            broke = UpstreamStalled("the host stopped sending data (read timeout)")
+        return self._pass(self._exchange.fail(broke), over=True)
+
+    def _pass(self, out: bytes, *, over: bool) -> bytes:
+        self._started = self._started or bool(out)
+        self._over = over and not self._exchange.pending
+        return out
 
 
 class MendedStream(_MendedResponse):
@@ -95,11 +117,8 @@ class MendedStream(_MendedResponse):
         """Wait for the first piece; a response that is nothing but an error becomes an error response."""
         self._source = self._response.iter_bytes()
         if not self._response.is_success:
-            start = b""
-            while len(start) < ERROR_BYTES and (data := next(self._source, b"")):
-                start += data
-            return self._host_error(start)
-        self._exchange.start_response(self._response.headers.get("content-type"))
+            return self._host_error(_read_start(self._source))
+        self._start_response()
         self._first = self._piece()
         return self._exchange.stream_error()
 
@@ -108,9 +127,27 @@ class MendedStream(_MendedResponse):
         out = b""
         while not out and not self._over:
             try:
-                out = self._feed(None if self._exchange.is_useless else next(self._source, None))
+                if self._exchange.pending:
+                    out = self._play_round()
+                else:
+                    out = self._feed(None if self._exchange.is_useless else next(self._source, None))
             except self._http.RequestError as error:
                 out = self._fail(error)
+        return out
+
+    def _play_round(self) -> bytes:
+        out = self._start_round()
+        if self._over:
+            return out
+        self._response.close()
+        response = self._send()
+        if not response.is_success:
+            try:
+                return out + self._refuse_round(response, _read_start(response.iter_bytes()))
+            finally:
+                response.close()
+        self._response, self._source = response, response.iter_bytes()
+        self._start_response()
         return out
 
     def __iter__(self) -> Iterator[bytes]:
@@ -123,17 +160,22 @@ class MendedStream(_MendedResponse):
         self._response.close()
 
 
+def _read_start(source: Iterator[bytes]) -> bytes:
+    """As much of the body of an error as is read."""
+    start = b""
+    while len(start) < ERROR_BYTES and (data := next(source, b"")):
+        start += data
+    return start
+
+
 class MendedAsyncStream(_MendedResponse):
     """The async version."""
 
     async def open(self) -> ErrorReply | None:
         self._source = self._response.aiter_bytes()
         if not self._response.is_success:
-            start = b""
-            while len(start) < ERROR_BYTES and (data := await anext(self._source, b"")):
-                start += data
-            return self._host_error(start)
-        self._exchange.start_response(self._response.headers.get("content-type"))
+            return self._host_error(await _read_start_async(self._source))
+        self._start_response()
         self._first = await self._piece()
         return self._exchange.stream_error()
 
@@ -141,9 +183,27 @@ class MendedAsyncStream(_MendedResponse):
         out = b""
         while not out and not self._over:
             try:
-                out = self._feed(None if self._exchange.is_useless else await anext(self._source, None))
+                if self._exchange.pending:
+                    out = await self._play_round()
+                else:
+                    out = self._feed(None if self._exchange.is_useless else await anext(self._source, None))
             except self._http.RequestError as error:
                 out = self._fail(error)
+        return out
+
+    async def _play_round(self) -> bytes:
+        out = self._start_round()
+        if self._over:
+            return out
+        await self._response.aclose()
+        response = await self._send()
+        if not response.is_success:
+            try:
+                return out + self._refuse_round(response, await _read_start_async(response.aiter_bytes()))
+            finally:
+                await response.aclose()
+        self._response, self._source = response, response.aiter_bytes()
+        self._start_response()
         return out
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -154,6 +214,13 @@ class MendedAsyncStream(_MendedResponse):
 
     async def aclose(self) -> None:
         await self._response.aclose()
+
+
+async def _read_start_async(source: AsyncIterator[bytes]) -> bytes:
+    start = b""
+    while len(start) < ERROR_BYTES and (data := await anext(source, b"")):
+        start += data
+    return start
 
 
 # --- one client -------------------------------------------------------------------------------------------------
@@ -208,11 +275,15 @@ class MendingTransport(_Mending):
         if isinstance(exchange, ErrorReply):
             return self._reply(exchange)
         exchange.read_documents()
+
+        def send() -> Any:
+            return self._inner.handle_request(self._build_request(request, route, exchange))
+
         while True:
-            response = self._inner.handle_request(self._build_request(request, route, exchange))
+            response = send()
             if response.has_redirect_location:
                 return self._elsewhere(response, route)
-            stream = _mix_in(MendedStream, self._http.SyncByteStream)(self._http, exchange, response)
+            stream = _mix_in(MendedStream, self._http.SyncByteStream)(self._http, exchange, response, send)
             try:
                 failed = stream.open()
             except BaseException:
@@ -252,11 +323,15 @@ class MendingAsyncTransport(_Mending):
             from anyio import to_thread  # httpx is built on it, and works with every event loop that it knows
 
             await to_thread.run_sync(exchange.read_documents)
+
+        async def send() -> Any:
+            return await self._inner.handle_async_request(self._build_request(request, route, exchange))
+
         while True:
-            response = await self._inner.handle_async_request(self._build_request(request, route, exchange))
+            response = await send()
             if response.has_redirect_location:
                 return self._elsewhere(response, route)
-            stream = _mix_in(MendedAsyncStream, self._http.AsyncByteStream)(self._http, exchange, response)
+            stream = _mix_in(MendedAsyncStream, self._http.AsyncByteStream)(self._http, exchange, response, send)
             try:
                 failed = await stream.open()
             except BaseException:
