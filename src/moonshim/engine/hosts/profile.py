@@ -15,6 +15,7 @@ __all__ = [
     "IdPolicy",
     "MediaKind",
     "ReasoningIn",
+    "SessionHeader",
     "ThinkingStyle",
     "UpstreamDialect",
 ]
@@ -37,6 +38,7 @@ ThinkingStyle: TypeAlias = Literal[
 ]
 ToolMode: TypeAlias = Literal["auto", "none", "required", "tool"]
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
+SessionHeader: TypeAlias = Literal["x-opencode-session", "x-session-affinity"]
 SamplingField: TypeAlias = Literal["temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "n"]
 GrammarName: TypeAlias = Literal[
     "kimi_k2",
@@ -176,7 +178,7 @@ class HostProfile(Struct, frozen=True, kw_only=True):
     """The `anthropic-version` that is sent, whatever the client's is; None: the client's."""
     beta_flags: frozenset[str] | None
     """The flags of `anthropic-beta` that are passed on; None: all."""
-    session_header: Literal["x-opencode-session", "x-session-affinity"] | None
+    session_header: SessionHeader | None
     """The header for an id of the conversation; None: no such header."""
 
     # --- structured output

@@ -4,16 +4,16 @@ touched; which others a host may see is decided by the shells."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, get_args
 
-from moonshim.engine.hosts.profile import HostProfile
+from moonshim.engine.hosts.profile import HostProfile, SessionHeader
 from moonshim.engine.values.conversation import Change
 
 __all__ = ["FITTED_HEADERS", "fit_headers"]
 
 _VERSION: Final = "anthropic-version"
 _BETA: Final = "anthropic-beta"
-FITTED_HEADERS: Final = (_VERSION, _BETA, "x-opencode-session", "x-session-affinity")
+FITTED_HEADERS: Final = (_VERSION, _BETA, *get_args(SessionHeader))
 """The headers that depend on the host."""
 _LONGEST: Final = 200
 
