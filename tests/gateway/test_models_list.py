@@ -267,6 +267,11 @@ def test_anthropic_s_package_reads_the_capabilities() -> None:
     run(test())
 
 
+@pytest.mark.parametrize(("host", "dialect"), [("moonshot", "openai_chat"), ("moonshot-anthropic", "anthropic")])
+def test_structured_outputs_are_claimed_in_every_dialect(host: str, dialect: str) -> None:
+    assert entry_of("kimi-k3", host=host, dialect=dialect)["capabilities"]["structured_outputs"] == {"supported": True}
+
+
 def test_web_search_is_claimed_where_somebody_runs_it() -> None:
     provider = ProviderConfig(name="demo", api_base_url="http://127.0.0.1:1/v1", models=("kimi-k3",), host="vllm")
     ours = Config(providers=(provider,), web_search=WebSearch(provider="command", command=("search",)))

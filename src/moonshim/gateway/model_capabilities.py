@@ -74,7 +74,7 @@ def _for_anthropic(
 ) -> dict[str, Any]:
     """Anthropic's `capabilities`. Clients expect every name, so what the gateway itself does not have is listed too."""
     has_effort = thinks and bool(profile.efforts)
-    found: dict[str, Any] = {
+    return {
         "batch": _NO,
         "citations": _NO,
         "code_execution": _NO,
@@ -84,6 +84,7 @@ def _for_anthropic(
         "image_input": _support(media["image"]),
         "pdf_input": _support(media["file"] or can_read_pdf()),  # as text, where the host takes no files
         "server_tools": _support(searches) | {"code_execution": _NO, "web_search": _support(searches)},
+        "structured_outputs": _support(True),  # the gateway checks what the host does not guarantee
         "thinking": _support(thinks)
         | {
             "types": {
@@ -94,9 +95,6 @@ def _for_anthropic(
             }
         },
     }
-    if profile.dialect == "openai_chat":  # a response format with a schema; hosts of Messages document none
-        found["structured_outputs"] = _support(True)
-    return found
 
 
 def _support(supported: bool | None) -> dict[str, Any]:
