@@ -14,6 +14,7 @@ from moonshim.config import Budget, Config, GatewayKey, Price, ProviderConfig, R
 from moonshim.config.model import digest_of
 from moonshim.simulator.server import Simulator
 from tests.gateway.test_books import PATHS, body_of, booked, configured
+from tests.gateway.test_logs import in_a_pipe, lines
 from tests.support.gateway.running import Running
 
 DEAR = Price(input=Decimal(300), output=Decimal(300))
@@ -82,6 +83,21 @@ def test_a_host_that_refuses_is_not_charged_for_one_that_did_not(simulator: Simu
     assert (dear["provider"], dear["currency"]) == ("host", "$")
     assert dear["cost"] > 0
     assert (cheap["provider"], cheap["input_tokens"], cheap["cost"], cheap["currency"]) == ("second", 0, 0, None)
+
+
+def test_the_log_has_the_tokens_and_the_cost_of_all_attempts(simulator: Simulator, tmp_path: Path) -> None:
+    async def test(gateway: Running, client: httpx.AsyncClient) -> None:
+        gateway.state.random = lambda: 0.0
+        assert (await ask(client)).status_code >= 400
+
+    with in_a_pipe(tmp_path):
+        rows = booked(test, two_hosts(simulator, tmp_path, "host/kimi-k2.5+cut-inside", attempts=2))
+    assert len(rows) == 2
+    (line,) = [one for one in lines(tmp_path) if one["event"] == "request"]
+    for name in ("input_tokens", "output_tokens"):
+        assert line[name] == sum(row[name] for row in rows), name
+    assert Decimal(line["cost"]) * 10**12 == sum(row["cost"] for row in rows)
+    assert (line["currency"], line["estimated"], line["attempts"]) == ("$", True, 2)
 
 
 def test_each_billed_retry_counts_in_the_books_and_the_budget(simulator: Simulator, tmp_path: Path) -> None:

@@ -195,6 +195,24 @@ def test_an_empty_response_that_is_asked_for_again_is_two_attempts_with_their_ow
     assert found.server.attributes["moonshim.attempts"] == 2
 
 
+def test_an_answer_that_is_asked_for_again_is_two_attempts_with_their_own_tokens() -> None:
+    """The span of the second request has all of its input, and no output of the first."""
+    texts = ["Rather in words.", '{"a": 1}']
+
+    async def script(peer: Peer, asked: HostRequest) -> None:
+        await streaming(texts.pop(0))(peer, asked)
+
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    body = body_of("openai_chat", "What?") | {"response_format": wanted}
+    found = exchange(script, body=body, overrides={"structured_output": "json_schema"})
+    counts = [
+        (one.attributes["gen_ai.usage.input_tokens"], one.attributes["gen_ai.usage.output_tokens"])
+        for one in found.attempts
+    ]
+    assert counts == [(100, 7), (100, 7)]
+
+
 def test_a_request_that_fails_says_how() -> None:
     refusal = whole(b'{"error":{"message":"no","type":"server_error","code":"down"}}', status="500 No")
 

@@ -18,7 +18,6 @@ from moonshim.gateway.inspector.bodies import readable_body
 from moonshim.gateway.inspector.stream_rows import RecordedStream, read_stream
 from moonshim.gateway.inspector.times import milliseconds, progress_of, timeline_of
 from moonshim.gateway.inspector.trace import ExchangeTrace, TracedAttempt
-from moonshim.gateway.observe.record import RequestRecord
 from moonshim.http_server.log_lines import without_secrets
 from moonshim.usage.cost import decimal_text
 
@@ -34,7 +33,7 @@ _UNREAD: Final = 20_000
 def summary_of(trace: ExchangeTrace, worker: int = 0) -> Json:
     """One line of the list. No text of the conversation."""
     record = trace.record
-    running, booked = trace.ended is None, record.booked
+    running, total = trace.ended is None, record.total
     summary = {
         "id": trace.id,
         "worker": worker or None,
@@ -56,29 +55,19 @@ def summary_of(trace: ExchangeTrace, worker: int = 0) -> Json:
         "attempts": record.attempts,
         "first_token_ms": None if record.first_byte_seconds is None else round(record.first_byte_seconds * 1000, 1),
         "duration_ms": None if running else round(record.seconds * 1000, 1),
-        "input_tokens": record.input_tokens,
-        "output_tokens": record.output_tokens,
-        "cache_read_tokens": record.cached_tokens,
-        "cache_write_tokens": None if booked is None else booked.cache_write_tokens,
-        "cache_write_1h_tokens": None if booked is None else booked.cache_write_1h_tokens,
-        "estimated": record.estimated,
-        **_cost(record),
+        "input_tokens": total.input_tokens,
+        "output_tokens": total.output_tokens,
+        "cache_read_tokens": total.cached_tokens,
+        "cache_write_tokens": total.cache_write_tokens,
+        "cache_write_1h_tokens": total.cache_write_1h_tokens,
+        "estimated": total.estimated,
+        "cost": None if total.cost is None else decimal_text(total.cost),
+        "currency": total.currency,
         "prefix_lost": record.prefix_lost,
         "repairs": record.repairs,
         "changes": record.changes,
     }
     return {name: _short(value) if type(value) is str else value for name, value in summary.items()}
-
-
-def _cost(record: RequestRecord) -> Json:
-    """Of all attempts that were billed; unknown if one of them is, or if they have several currencies."""
-    booked = [one for one, _ in record.booked_earlier]
-    if record.booked is not None:
-        booked.append(record.booked)
-    currencies = {one.currency for one in booked if one.currency is not None}
-    if not booked or len(currencies) > 1 or any(one.cost is None for one in booked):
-        return {"cost": None, "currency": None}
-    return {"cost": decimal_text(sum(one.cost or 0 for one in booked)), "currency": next(iter(currencies), None)}
 
 
 def _short(text: str) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from moonshim.gateway.observe.record import NO_ROUTE, RequestRecord
+from moonshim.gateway.observe.record import NO_ROUTE, BilledTotal, RequestRecord
 from moonshim.http_server import log_lines as plain_lines
 from moonshim.http_server.log_lines import format_seconds, painter, safe
 from moonshim.usage.cost import decimal_text, money
-from moonshim.usage.record import COST_UNITS, UsageRecord
+from moonshim.usage.record import COST_UNITS
 
 __all__ = ["REQUEST", "WORDS", "describe_repairs", "fields_of", "human_line"]
 
@@ -107,6 +107,7 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
     >>> fields_of(record)["seconds"], "model" in fields_of(record)
     (3.219, False)
     """
+    total = record.total
     fields = {
         "request_id": record.request_id,
         "client": record.client,
@@ -125,13 +126,13 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
         "attempts": record.attempts,
         "first_byte_seconds": None if record.first_byte_seconds is None else round(record.first_byte_seconds, 4),
         "seconds": round(record.seconds, 4) if record.seconds < 1 else round(record.seconds, 3),
-        "input_tokens": record.input_tokens,
-        "output_tokens": record.output_tokens,
-        "cached_tokens": record.cached_tokens,
-        "searches": record.searches or None,
-        "estimated": record.estimated or None,
+        "input_tokens": total.input_tokens,
+        "output_tokens": total.output_tokens,
+        "cached_tokens": total.cached_tokens,
+        "searches": total.searches or None,
+        "estimated": total.estimated or None,
         "prefix_lost": record.prefix_lost,
-        **_cost_fields(record.booked),
+        **_cost_fields(total),
         "repairs": record.repairs,
         "changes": record.changes,
         "store_failures": record.store_failures,
@@ -142,11 +143,11 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
     }
 
 
-def _cost_fields(booked: UsageRecord | None) -> dict[str, str]:
+def _cost_fields(total: BilledTotal) -> dict[str, str]:
     """The cost as a string with every digit, as in the usage report."""
-    if booked is None or booked.cost is None or booked.currency is None:
+    if total.cost is None or total.currency is None:
         return {}
-    return {"cost": decimal_text(booked.cost), "currency": booked.currency}
+    return {"cost": decimal_text(total.cost), "currency": total.currency}
 
 
 def human_line(fields: Mapping[str, Any], *, colour: bool) -> str:

@@ -74,6 +74,8 @@ _USAGE: Final = {
     "reasoning_tokens": "reasoning.output_tokens",
 }
 """Fields of `Usage`, and their names after `gen_ai.usage.`."""
+_SUMMED: Final = frozenset({"output_tokens", "reasoning_tokens"})
+"""Those that an exchange counts over all its responses."""
 _CODE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _ID: Final = re.compile(rb'"id"\s*:\s*"([\w.:/-]{1,128})"', re.ASCII)
 _MODEL: Final = re.compile(rb'"model"\s*:\s*"([\w.:/@+-]{1,128})"', re.ASCII)
@@ -298,8 +300,8 @@ class RequestSpans:
             span.end()
 
     def _describe_request(self, span: Span, record: RequestRecord) -> None:
-        booked = record.booked
-        cost = None if booked is None or booked.currency is None else booked.cost
+        total = record.total
+        cost = None if total.currency is None else total.cost
         _set(
             span,
             {
@@ -319,8 +321,8 @@ class RequestSpans:
                 "moonshim.repairs": sum(record.repairs.values()),
                 "moonshim.changes": sum(record.changes.values()),
                 "moonshim.cost": None if cost is None else cost / COST_UNITS,
-                "moonshim.currency": None if cost is None or booked is None else booked.currency,
-                "moonshim.tokens_estimated": record.estimated or None,
+                "moonshim.currency": total.currency,
+                "moonshim.tokens_estimated": total.estimated or None,
             },
         )
         if record.outcome == "ok":
@@ -452,11 +454,14 @@ def _output_type(exchange: Exchange) -> str | None:
 
 
 def _usage_attributes(usage: Usage | None, before: Usage) -> Attributes:
-    """The host's own counts, without those of the response before."""
+    """The host's own counts, without the output of the responses before. The input is that of the last request."""
+    if usage is None or all(getattr(usage, field) == getattr(before, field) for field in _USAGE):
+        return {}
     found: Attributes = {}
     for field, name in _USAGE.items():
-        if usage is not None and (count := getattr(usage, field)) is not None:
-            found[f"gen_ai.usage.{name}"] = max(0, count - (getattr(before, field) or 0))
+        if (count := getattr(usage, field)) is not None:
+            earlier = getattr(before, field) or 0 if field in _SUMMED else 0
+            found[f"gen_ai.usage.{name}"] = max(0, count - earlier)
     return found
 
 

@@ -12,7 +12,7 @@ from moonshim.usage.record import UsageRecord
 if TYPE_CHECKING:
     from moonshim.gateway.observe.otel_spans import RequestSpans
 
-__all__ = ["NO_ROUTE", "Outcome", "RequestRecord"]
+__all__ = ["NO_ROUTE", "BilledTotal", "Outcome", "RequestRecord"]
 
 NO_ROUTE: Final = "default"
 """The route of a request that could be routed, and matches none."""
@@ -20,6 +20,21 @@ NO_ROUTE: Final = "default"
 Outcome: TypeAlias = Literal["ok", "refused", "upstream_error", "broken", "client_gone", "failed"]
 """`refused`: an error before any host was called; `upstream_error`: a host's error reached the client; `broken`: a
 response that had started did not end properly; `failed`: an internal error."""
+
+
+class BilledTotal(Struct, frozen=True, kw_only=True):
+    """What all attempts of a request used that a host bills; None: unknown."""
+
+    input_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None
+    cache_write_tokens: int | None
+    cache_write_1h_tokens: int | None
+    searches: int
+    estimated: bool
+    cost: int | None
+    """In trillionths of `currency`; unknown if that of one attempt is, or if they have several currencies."""
+    currency: str | None
 
 
 class RequestRecord(Struct, kw_only=True):
@@ -51,6 +66,7 @@ class RequestRecord(Struct, kw_only=True):
     """Seconds until the first byte of the response went to the client, not counting heartbeats."""
     seconds: float = 0.0
     input_tokens: int | None = None
+    """These and the other counts are those of the last attempt. `total` has all of them."""
     output_tokens: int | None = None
     cached_tokens: int | None = None
     searches: int = 0
@@ -78,3 +94,28 @@ class RequestRecord(Struct, kw_only=True):
     `prefixes`."""
     prefix_lost: str | None = None
     """Why the host could not use its prompt cache, if it could before: what changed, by index and kind."""
+
+    @property
+    def total(self) -> BilledTotal:
+        """What all its attempts used, those before the last one too."""
+        earlier = [usage for usage, _ in self.booked_earlier]
+        booked = earlier if self.booked is None else [*earlier, self.booked]
+        currencies = {usage.currency for usage in booked if usage.currency is not None}
+        is_priced = bool(booked) and len(currencies) < 2 and all(usage.cost is not None for usage in booked)
+        return BilledTotal(
+            input_tokens=_sum(self.input_tokens, *(usage.input_tokens for usage in earlier)),
+            output_tokens=_sum(self.output_tokens, *(usage.output_tokens for usage in earlier)),
+            cached_tokens=_sum(self.cached_tokens, *(usage.cache_read_tokens for usage in earlier)),
+            cache_write_tokens=_sum(*(usage.cache_write_tokens for usage in booked)),
+            cache_write_1h_tokens=_sum(*(usage.cache_write_1h_tokens for usage in booked)),
+            searches=self.searches + sum(usage.searches for usage in earlier),
+            estimated=self.estimated or any(usage.estimated for usage in earlier),
+            cost=_sum(*(usage.cost for usage in booked)) if is_priced else None,
+            currency=next(iter(currencies), None) if is_priced else None,
+        )
+
+
+def _sum(*counts: int | None) -> int | None:
+    """None: not one of them is known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
