@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moonshim.simulator.host.behaviours import UnknownBehaviour
+from moonshim.simulator.host.token_counts import tokens_of
 from moonshim.simulator.http.exchange import HEADER, SEEN_BYTES, SimExchange
 from moonshim.simulator.http.recorded import ReceivedRequest, RecordedRequest
 from moonshim.simulator.request import Json, SimRequest, Wire
@@ -68,6 +69,24 @@ def test_two_simulators_with_one_seed_send_the_same_bytes_and_one_never_repeats_
     first = [one.ask(HELLO) for _ in range(3)]
     assert first == [two.ask(HELLO) for _ in range(3)]
     assert len({body_of(response)["id"] for response in (*first, other.ask(HELLO))}) == 4
+
+
+class Talker:
+    def reply(self, request: SimRequest) -> IntendedResponse:
+        return IntendedResponse(reasoning="Let me think about it. " * 9, text="one two END " + "three " * 99)
+
+
+@pytest.mark.parametrize(
+    ("more", "reasoning"),
+    [
+        ({"stop": "END", "thinking": {"type": "disabled"}}, 0),
+        ({"stop": "END"}, tokens_of("Let me think about it. " * 9)),
+    ],
+)
+def test_usage_counts_what_is_sent_and_nothing_else(more: Json, reasoning: int) -> None:
+    usage = body_of(Host(Talker()).ask(HELLO | more))["usage"]
+    assert usage.get("completion_tokens_details", {}).get("reasoning_tokens", 0) == reasoning
+    assert usage["completion_tokens"] == reasoning + tokens_of("one two ")
 
 
 def test_what_was_seen_has_the_question_and_what_was_meant() -> None:

@@ -39,6 +39,7 @@ from moonshim.simulator.selection import (
 )
 from moonshim.simulator.settings import SimulatorSettings
 from moonshim.simulator.wire.playback import SimResponse, error_response, simulate_response, trace_headers
+from moonshim.simulator.wire.truncate import truncate
 
 __all__ = ["HEADER", "SEEN_AT_MOST", "SEEN_BYTES", "RequestRejected", "SimExchange"]
 
@@ -140,7 +141,7 @@ class SimExchange:
                 created=int(self._clock()),
                 tally=self._counter.tally(
                     request,
-                    intended,
+                    truncate(intended, request).intended,
                     renamed=self.behaviour.renames(request.wire),
                     classes=self.behaviour.cache_classes if request.family == "k3" else (),
                 ),

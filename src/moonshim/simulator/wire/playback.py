@@ -97,8 +97,6 @@ def build_host_response(
     cut: Cut = "tokens",
 ) -> HostResponse:
     """The correct response of this host, before any fault."""
-    if not request.thinking:
-        intended = replace(intended, reasoning="")
     truncated = truncate(intended, request)
     make_id, before = ID_PROFILES[behaviour.id_profile(request.wire, request.family)], len(request.history)
     calls = tuple(

@@ -1,4 +1,4 @@
-"""The response that a model intends -> the part that fits the token limit, or ends at a stop sequence."""
+"""The response that a model intends -> the part that it writes: up to the token limit, or to a stop sequence."""
 
 from __future__ import annotations
 
@@ -28,12 +28,16 @@ class TruncatedResponse(Struct, frozen=True):
 def truncate(intended: IntendedResponse, request: SimRequest) -> TruncatedResponse:
     """Reasoning comes first and shares the tokens; a call may be cut in the middle of its arguments, as hosts do.
 
+    A request that turns thinking off gets no reasoning.
+
     >>> request = SimRequest(wire="openai_chat", model="kimi-k3", generation="k3", turns=(), max_tokens=2)
     >>> truncate(IntendedResponse(text="one two three"), request)
     TruncatedResponse(intended=IntendedResponse(reasoning='', text='one two', calls=()), finish='length',
                       stopped_by=None)
     """
     stopped_by = None
+    if not request.thinking:
+        intended = replace(intended, reasoning="")
     at, word = _first_stop(intended.text, _stops(request))
     if word is not None:
         intended, stopped_by = replace(intended, text=intended.text[:at], calls=()), word
