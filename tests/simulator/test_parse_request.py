@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from moonshim.simulator.host.parse_request import parse_request
 from moonshim.simulator.request import OfferedTool, SimCall, SimMedia, SimRequest, SimResult, SimTurn, Wire
@@ -51,7 +52,7 @@ def test_a_round_in_chat() -> None:
         max_tokens=5,
         max_completion_tokens=7,
     )
-    assert sim_request.turns == SAME
+    assert sim_request.turns == (SAME[0], replace(SAME[1], parts=("What is ", "there?")), *SAME[2:])
     assert sim_request.tools == (OfferedTool("ls", "Lists.", SCHEMA, LS),)
     assert (sim_request.wire, sim_request.stream, sim_request.max_tokens) == ("openai_chat", True, 7)
     assert (sim_request.round, sim_request.words, sim_request.history) == (2, "What is there?", (CALL,))

@@ -38,7 +38,7 @@ class SimResult(Struct, frozen=True):
     text: str
     is_error: bool = False
     parts: tuple[Part, ...] = ()
-    """Text and media in order; empty if there is only text."""
+    """Text and media in order; empty if there is only one text."""
 
 
 class SimTurn(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class SimTurn(Struct, frozen=True, kw_only=True):
     """The author's name, if the client sends one: a template writes it in place of the role."""
     text: str = ""
     parts: tuple[Part, ...] = ()
-    """Text and media in order; empty if there is only text."""
+    """Text and media in order; empty if there is only one text."""
     reasoning: str | None = None
     """None: the client sent none; empty: it sent an empty one."""
     calls: tuple[SimCall, ...] = ()

@@ -195,7 +195,7 @@ def _choice(choice: Any, generation: str) -> str:
 
 
 def _content(content: Any) -> tuple[str, tuple[Part, ...]]:
-    """The text, and the parts in order if there is more than text."""
+    """The text, and the parts in order if there is more than one text."""
     if isinstance(content, str):
         return content, ()
     parts: list[Part] = []
@@ -207,7 +207,7 @@ def _content(content: Any) -> tuple[str, tuple[Part, ...]]:
         elif isinstance(part, dict) and (media := _MEDIA.get(_text(part.get("type")))):
             parts.append(media)
     text = "".join(part for part in parts if isinstance(part, str))
-    return text, tuple(parts) if any(isinstance(part, SimMedia) for part in parts) else ()
+    return text, () if parts == [text] else tuple(parts)
 
 
 def _arguments(value: Any) -> str:
