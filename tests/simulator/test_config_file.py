@@ -108,6 +108,7 @@ def test_every_mistake_is_told_with_its_line() -> None:
         ("seed = -1\n", "sim.toml:1: seed: must be at least 0"),
         ("chaos = 'much'\n", "sim.toml:1: chaos: expected a number"),
         ("model = 'nowhere.py:Name'\n", "sim.toml:1: model: "),
+        ("tokenizer = '/no/model'\n", "sim.toml:1: tokenizer: cannot read the vocabulary /no/model: No such file"),
         ("seed = [\n", "sim.toml:1"),
     ],
 )  # fmt: skip

@@ -17,6 +17,7 @@ from moonshim.simulator.names import (
     generation_problem,
     model_problem,
     scenario_problem,
+    tokenizer_problem,
 )
 from moonshim.simulator.settings import ModelRow, SimulatorSettings
 
@@ -76,6 +77,7 @@ def _read(root: Table, folder: File | None) -> dict[str, Any]:
         "assume": _read_names(root, "assume", assumption_problem),
         "tokens_per_second": root.number("tokens_per_second"),
         "first_token_ms": root.number("first_token_ms"),
+        "tokenizer": _read_tokenizer(root, folder),
         "api_key": _read_key(root),
         "models": _read_models(root.table("models")),
     }
@@ -130,6 +132,17 @@ def _read_model(table: Table, folder: File | None) -> str | None:
     where = f"{resolve_path(file, folder)}:{name}" if colon and file.endswith(".py") else text
     if (problem := model_problem(where)) is not None:
         table.error("model", problem)
+        return None
+    return where
+
+
+def _read_tokenizer(table: Table, folder: File | None) -> str | None:
+    text = table.text("tokenizer")
+    if text is None:
+        return None
+    where = resolve_path(text, folder)
+    if (problem := tokenizer_problem(where)) is not None:
+        table.error("tokenizer", problem)
         return None
     return where
 

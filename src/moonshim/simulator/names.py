@@ -18,6 +18,7 @@ __all__ = [
     "generation_problem",
     "model_problem",
     "scenario_problem",
+    "tokenizer_problem",
 ]
 
 
@@ -74,6 +75,17 @@ def model_problem(place: str) -> str | None:
 
     try:
         load_model(place)
+    except MoonshimError as error:
+        return str(error)
+    return None
+
+
+def tokenizer_problem(path: str) -> str | None:
+    """A `tiktoken.model`, or the folder of a model. It is loaded to find out whether it can be."""
+    from moonshim.simulator.host.tokenizer import load_tokenizer
+
+    try:
+        load_tokenizer(path)
     except MoonshimError as error:
         return str(error)
     return None

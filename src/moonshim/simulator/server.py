@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from moonshim.http_server.server import EmbeddedServer, serve_inside
 from moonshim.http_server.threads import in_thread
+from moonshim.simulator.host.tokenizer import load_tokenizer
 from moonshim.simulator.http.app import SimulatorApp
 from moonshim.simulator.http.exchange import SimExchange
 from moonshim.simulator.http.log import log_failure, log_request
@@ -69,6 +70,7 @@ class Simulator:
             clock=clock,
             log=log,
             log_failure=log_failure,
+            tokenizer=load_tokenizer(self.settings.tokenizer) if self.settings.tokenizer else None,
         )
         self.app: SimulatorApp = SimulatorApp(self._exchange)
         self._host, self._port = host, port

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike, fspath
 from typing import Any
 
 import msgspec
@@ -34,6 +35,8 @@ def check_settings(settings: SimulatorSettings) -> SimulatorSettings:
     for name in ("faults", "assume"):
         if isinstance(fields[name], str):  # otherwise each of its letters would be a name
             fields[name] = (fields[name],)
+    if isinstance(fields["tokenizer"], PathLike):
+        fields["tokenizer"] = fspath(fields["tokenizer"])
     try:
         made = msgspec.convert(fields, SimulatorSettings)
     except msgspec.ValidationError as error:

@@ -21,6 +21,7 @@ from moonshim.simulator.faults import FAULTS
 from moonshim.simulator.host.behaviours import BEHAVIOURS
 from moonshim.simulator.model.scenario import BUILT_IN
 from moonshim.simulator.selection import read_model, read_names
+from tests.simulator.vocabulary import write_vocabulary
 from tests.support.command import CompletedCommand, environment, run_moonshim
 from tests.support.servers import running
 
@@ -51,6 +52,9 @@ class TestWhatIsRefused:
             (["--scenario", "none.toml"], "--scenario: none.toml: No such file"),
             (["--assume", "names-of-46"], "unknown assumption 'names-of-46' (did you mean 'names-of-64'?)"),
             (["--model", "none.py:Mine"], "--model: "),
+            (["--tokenizer", "none"], "--tokenizer: cannot read the vocabulary none: No such file or directory"),
+            (["--tokenizer", "."], "--tokenizer: cannot read the vocabulary tiktoken.model: No such file or directory"),
+            (["--tokenizer", __file__], "is damaged or not a vocabulary (`tiktoken.model`): line 1"),
             (["--model", "kimi-k3"], "kimi-k3 is a model name for requests, not a Python model"),
             (["--api-key-env", "NO_SUCH_KEY"], "--api-key-env: environment variable NO_SUCH_KEY is not set"),
             (["--config", "none.toml"], "none.toml: No such file"),
@@ -200,6 +204,16 @@ class TestSimulating:
         with running("simulate", *given, "--seed", "3", cwd=tmp_path) as host:
             for word in ("as selfhost", "five-rounds", "markers-in-content, overloaded*1, stall", "25%", "seed 3"):
                 assert word in host.line
+            assert host.stop() == 0
+
+    def test_it_counts_tokens_with_the_vocabulary_of_a_model(self, tmp_path: Path) -> None:
+        write_vocabulary(tmp_path)
+        with running("simulate", "--tokenizer", str(tmp_path), cwd=tmp_path) as host:
+            body = {"model": "kimi-k2.7-code", "messages": [{"role": "user", "content": "ab user"}]}
+            status, response = host.post("/v1/chat/completions", body)
+            assert status == 200
+            # Six markers, `user`, `ab`, a space, `user`, and the letters of `assistant`.
+            assert json.loads(response)["usage"]["prompt_tokens"] == 6 + 1 + 3 + len("assistant")
             assert host.stop() == 0
 
     def test_a_key_is_asked_for_and_never_shown(self, tmp_path: Path) -> None:

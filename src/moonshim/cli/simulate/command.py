@@ -167,6 +167,7 @@ def _settings(given: Any) -> SimulatorSettings:
         else _names(None if given.assume is None else [given.assume]),
         "tokens_per_second": given.tokens_per_second,
         "first_token_ms": given.first_token_ms,
+        "tokenizer": given.tokenizer,
         "api_key": _key(given.api_key_env),
     }
     _check("--as", given.behaviour, named.behaviour_problem)
@@ -176,6 +177,7 @@ def _settings(given: Any) -> SimulatorSettings:
         _check("--assume", assumption, named.assumption_problem)
     _check("--scenario", given.scenario, named.scenario_problem)
     _check("--model", given.model, named.model_problem)
+    _check("--tokenizer", given.tokenizer, named.tokenizer_problem)
     return replace(settings, **{name: value for name, value in changes.items() if value is not None})
 
 
@@ -289,6 +291,14 @@ def _add_behaviour_options(made: console.Parser) -> None:
     )
     add("--tokens-per-second", metavar="N", type=_speed, help="output speed (default: as fast as the client reads)")
     add("--first-token-ms", metavar="N", type=_pause, help="delay before the first token (default: 0)")
+    suggest(
+        add(
+            "--tokenizer",
+            metavar="PATH",
+            help="count tokens with this vocabulary: tiktoken.model of a Kimi model, or its folder (default: estimate)",
+        ),
+        "files",
+    )
 
 
 def _registered(table: str) -> list[str]:

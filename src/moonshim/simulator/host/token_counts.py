@@ -14,8 +14,9 @@ from hashlib import blake2b
 from math import inf
 from typing import Any, Final
 
-from moonshim.engine.tokens import MEDIA_TOKENS, estimate_text
+from moonshim.engine.tokens import estimate_text
 from moonshim.simulator.host.markers import k2_section, k3_tools
+from moonshim.simulator.host.tokenizer import Tokenizer, media_tokens
 from moonshim.simulator.render import render_prompt
 from moonshim.simulator.request import Json, SimCall, SimRequest
 from moonshim.simulator.response import IntendedResponse, TokenTotals
@@ -29,10 +30,9 @@ MEASURED_BLOCK: Final = 256
 LIFETIMES: Final = {"5m": 300.0, "1h": 3600.0}
 """In seconds, from the last request that read or wrote a block. The first is the default."""
 _CHARACTERS: Final = 4
-"""About as many characters as a token has: there is no tokenizer here."""
+"""About as many characters as a token has: what is known of a prompt is compared before it is counted."""
 _CAPACITY: Final = 1 << 17
 _MARKER: Final = re.compile(r"<\|[a-z0-9_]+\|>|</?think>")
-_MEDIA: Final = ("<|media_pad|>", "<|kimi_k25_video_placeholder|>")
 
 
 def tokens_of(text: str) -> int:
@@ -42,21 +42,27 @@ def tokens_of(text: str) -> int:
     7
     """
     plain, markers = _MARKER.subn("", text)
-    return estimate_text(plain) + markers + MEDIA_TOKENS * sum(map(text.count, _MEDIA))
+    return estimate_text(plain) + markers + media_tokens(text)
 
 
 class Counter:
     """Counts tokens, and remembers how the last prompts begin.
 
+    With a `tokenizer`, counts are exact for the models that it knows; otherwise they are estimates.
     Only a digest of each prefix of a prompt is stored, at most `capacity` of them over all prompts (128 Ki, which stand
     for 32 Mi characters). The work for a prompt grows with its own length, not with the number of stored digests.
     Without a `clock`, nothing expires.
     """
 
     def __init__(
-        self, *, capacity: int = _CAPACITY, block: int = BLOCK, clock: Callable[[], float] | None = None
+        self,
+        *,
+        capacity: int = _CAPACITY,
+        block: int = BLOCK,
+        clock: Callable[[], float] | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
-        self._most, self._block, self._clock = capacity, block, clock
+        self._most, self._block, self._clock, self._tokenizer = capacity, block, clock, tokenizer
         self._known: OrderedDict[bytes, tuple[float, float]] = OrderedDict()
         """Lifetime and end of each prefix."""
 
@@ -75,22 +81,37 @@ class Counter:
     ) -> TokenTotals:
         """`renamed`: whether the host renames the ids of the history, as for `render_prompt`. `classes`: the lifetimes
         that the request can choose from, if the host has any; it then reports what is written."""
-        prompt = render_prompt(request, renamed=renamed)
-        total, reasoning, reports = tokens_of(prompt), tokens_of(intended.reasoning), bool(classes and self._clock)
+        prompt, reports = render_prompt(request, renamed=renamed), bool(classes and self._clock)
+        total = self.count_prompt(request, renamed=renamed)
+        reasoning = self._count(intended.reasoning, request)
         chosen = _lifetime(request) if reports else "5m"
-        cached = min(total, self._known_tokens(prompt, request.model, LIFETIMES[chosen])) // self._block * self._block
+        known = self._known_part(prompt, request.model, LIFETIMES[chosen])
+        cached = min(total, self._count(known, request)) // self._block * self._block
         written = max(0, total // self._block * self._block - cached) if reports else None
         return TokenTotals(
             prompt=total,
             cached=cached,
-            completion=reasoning + tokens_of(intended.text) + tokens_of(_calls(request, intended)),
+            completion=reasoning
+            + self._count(intended.text, request)
+            + self._count(_calls(request, intended), request),
             reasoning=reasoning,
             written=written,
             hourly=written or 0 if chosen == "1h" else 0,
         )
 
-    def _known_tokens(self, prompt: str, model: str, lifetime: float) -> int:
-        """How many tokens of the prompt an earlier one for the same model also started with; stores the prompt
+    def count_prompt(self, request: SimRequest, *, renamed: bool = False) -> int:
+        """The tokens of the prompt alone; nothing is remembered."""
+        if self._tokenizer is None or not self._tokenizer.knows(request.generation):
+            return tokens_of(render_prompt(request, renamed=renamed))
+        return self._tokenizer.count_prompt(request, renamed=renamed)
+
+    def _count(self, text: str, request: SimRequest) -> int:
+        if self._tokenizer is None or not self._tokenizer.knows(request.generation):
+            return tokens_of(text)
+        return self._tokenizer.count(text, request.generation)
+
+    def _known_part(self, prompt: str, model: str, lifetime: float) -> str:
+        """The part of the prompt that an earlier one for the same model also started with; stores the prompt
         as well. A block that is read lives on for as long as it was written for."""
         now = -inf if self._clock is None else self._clock()
         length = self._block * _CHARACTERS
@@ -103,7 +124,7 @@ class Counter:
             self._known.move_to_end(key)
         while len(self._known) > self._most:
             self._known.popitem(last=False)
-        return tokens_of(prompt[: known * length])
+        return prompt[: known * length]
 
     def _lives(self, key: bytes, now: float) -> bool:
         return key in self._known and self._known[key][1] >= now

@@ -21,7 +21,8 @@ from moonshim.simulator.host.behaviours import HostBehaviour, find_behaviour
 from moonshim.simulator.host.ids import answer_id
 from moonshim.simulator.host.models import generation_of, tokens_by_default
 from moonshim.simulator.host.parse_request import parse_request
-from moonshim.simulator.host.token_counts import MEASURED_BLOCK, Counter
+from moonshim.simulator.host.token_counts import BLOCK, MEASURED_BLOCK, Counter
+from moonshim.simulator.host.tokenizer import Tokenizer
 from moonshim.simulator.http.pages import quota_page
 from moonshim.simulator.http.paths import PathKind
 from moonshim.simulator.http.recorded import ReceivedRequest, RecordedRequest
@@ -78,6 +79,7 @@ class SimExchange:
         clock: Callable[[], float],
         log: Callable[[RecordedRequest], None],
         log_failure: Callable[[BaseException, int], None],
+        tokenizer: Tokenizer | None = None,
         max_recorded_bytes: int = SEEN_BYTES,
     ) -> None:
         self.settings: SimulatorSettings = settings
@@ -95,7 +97,9 @@ class SimExchange:
         self._clock, self._log, self._log_failure = clock, log, log_failure
         self._assume, self._number = frozenset(settings.assume), 0
         expires = "cache-writes" in self._assume
-        self._counter = Counter(block=MEASURED_BLOCK, clock=clock) if expires else Counter()
+        self._counter = Counter(
+            block=MEASURED_BLOCK if expires else BLOCK, clock=clock if expires else None, tokenizer=tokenizer
+        )
         self._default_faults, _ = read_names(", ".join(settings.faults))
         self._model_faults = {name: read_names(", ".join(row.faults))[0] for name, row in settings.models.items()}
         self._times_applied: OrderedDict[bytes, int] = OrderedDict()
@@ -268,7 +272,7 @@ class SimExchange:
         requested = self._requested_faults(_name(body), received.headers)
         # A token-count request has no fields about the response.
         request = self._parse_request(received.wire, {"max_tokens": 1} | body, requested.model)
-        return Counter().tally(request, IntendedResponse(), renamed=self.behaviour.renames(request.wire)).prompt
+        return self._counter.count_prompt(request, renamed=self.behaviour.renames(request.wire))
 
 
 def _object(data: bytes) -> Json:
