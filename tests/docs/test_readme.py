@@ -13,6 +13,7 @@ from typing import Final
 
 import pytest
 
+from moonshim.engine.hosts.table import GENERATIONS, HOSTS
 from scripts.check_readmes import differences
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -53,6 +54,12 @@ def test_the_anthropic_snippet_gets_one_too(demo: str) -> None:
     asked = [sys.executable, "-c", snippet.replace(ADDRESS, demo)]
     run = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
     assert (run.stdout, run.stderr) == ("['thinking', 'tool_use'] tool_use\n", "")
+
+
+def test_both_readmes_count_the_hosts_and_generations_of_the_tables() -> None:
+    generations = [name for name in GENERATIONS if name != "other"]
+    assert f"[{len(HOSTS)} host profiles and {len(generations)} model generations]" in README
+    assert re.search(rf"\[{len(HOSTS)} 种服务端.*、{len(generations)} 代模型\]", CHINESE)
 
 
 @pytest.mark.parametrize("path", ["README.md", "README.zh-CN.md"])
