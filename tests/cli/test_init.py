@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from moonshim.config.environment import KNOWN_HOSTS
+from moonshim.config.known_hosts import INIT_HOSTS, KNOWN_HOSTS, KnownHost
 from moonshim.simulator import Simulator
 from tests.support.command import MOONSHIM, CompletedCommand, environment, run_moonshim
 
@@ -123,6 +123,29 @@ class TestAtTheTerminal:
         assert mode(saved) == 0o600
         assert files(saved) == ["moonshim.toml"]
         assert run_moonshim("doctor", stdin=b"", cwd=folder, **given).code == 0
+
+    def test_a_host_is_asked_for_what_its_address_depends_on(self, folder: Path, saved: Path) -> None:
+        with at_terminal(folder, "--no-check", CLOUDFLARE_API_TOKEN=KEY) as it:
+            it.expect(
+                r"cloudflare +https://api\.cloudflare\.com/client/v4/accounts/…/ai/v1 +\(CLOUDFLARE_API_TOKEN is set\)"
+            )
+            it.expect(r"Number or name \[cloudflare\]: ")
+            it.sendline("")
+            it.expect("Id of your Cloudflare account: ")
+            it.sendline("a/b")
+            it.expect("Expected letters, digits, dots and dashes.")
+            it.sendline("0123abc")
+            it.expect(r"Number or name \[variable\]: ")
+            it.sendline("")
+            it.expect(r"Name of the variable \[CLOUDFLARE_API_TOKEN\]: ")
+            it.sendline("")
+            for _ in range(3):
+                it.expect(r"\[@cf/moonshotai/kimi-k2\.6\]: ")
+                it.sendline("")
+            it.expect(pexpect.EOF)
+        (provider,) = read(saved)["providers"]
+        assert provider["api_base_url"] == "https://api.cloudflare.com/client/v4/accounts/0123abc/ai/v1"
+        assert (provider["name"], provider["api_key_env"]) == ("cloudflare", "CLOUDFLARE_API_TOKEN")
 
     def test_a_url_with_a_key_that_is_typed(self, host: Simulator, folder: Path, saved: Path) -> None:
         with at_terminal(folder) as it:
@@ -288,16 +311,57 @@ class TestInScripts:
         assert len(provider["models"]) == 1
         assert f"moonshim serve --config {folder / 'a.toml'}".encode() in done.out
 
-    @pytest.mark.parametrize("known", [host.name for host in KNOWN_HOSTS])
+    @pytest.mark.parametrize("known", [host.name for host in (*KNOWN_HOSTS, *INIT_HOSTS)])
     def test_every_known_host_works_by_name(self, known: str, folder: Path, saved: Path) -> None:
-        assert init("--host", known, "--yes", "--no-check", "--model", "kimi-k2.6", cwd=folder).code == 0
+        row = next(host for host in (*KNOWN_HOSTS, *INIT_HOSTS) if host.name == known)
+        parts = dict.fromkeys(row.address_parts, "mine.modal.run" if known == "modal" else "mine")
+        flags = ("--host", known, "--yes", "--no-check", "--model", "kimi-k2.6")
+        assert init(*flags, cwd=folder, **parts).code == 0
+        assert read(saved)["providers"][0]["api_base_url"] == row.address(parts)
         assert mode(saved) == 0o600
         variable = read(saved)["providers"][0]["api_key_env"]
         checked = run_moonshim("config", "check", stdin=b"", cwd=folder, **{variable: "sk-1"})
         assert checked.code == 0, checked.stderr
-        spelled = next(host for host in KNOWN_HOSTS if host.name == known).spellings
+        spelled = row.spellings
         assert read(saved)["aliases"]["claude-*"] == f"{known}/{spelled.get('kimi-k2.6', 'kimi-k2.6')}"
         assert all(target.endswith(spelled[name]) for name, target in read(saved)["aliases"].items() if name in spelled)
+
+    @pytest.mark.parametrize("known", [host for host in INIT_HOSTS if host.default], ids=lambda host: host.name)
+    def test_a_host_that_needs_a_file_gets_its_key_variable_and_model(
+        self, known: KnownHost, folder: Path, saved: Path
+    ) -> None:
+        done = init("--host", known.name, "--yes", "--no-check", cwd=folder, **dict.fromkeys(known.address_parts, "me"))
+        assert done.code == 0, done.stderr
+        (provider,) = read(saved)["providers"]
+        assert (provider["name"], provider["api_key_env"]) == (known.name, known.variable)
+        assert read(saved)["aliases"]["claude-*"] == f"{known.name}/{known.default}"
+        checked = run_moonshim("config", "check", stdin=b"", cwd=folder, **{known.variable: "sk-1"})
+        assert checked.code == 0, checked.stderr
+
+    def test_what_an_address_depends_on_has_to_be_said(self, folder: Path, saved: Path) -> None:
+        done = init("--host", "cloudflare", "--yes", "--no-check", cwd=folder)
+        assert done.code == 2
+        expected = (
+            "--host cloudflare: set CLOUDFLARE_ACCOUNT_ID to the id of your Cloudflare account, or pass --url URL"
+        )
+        assert done.lines == [f"moonshim init: {expected}"]
+        done = init("--host", "azure", "--yes", cwd=folder, AZURE_RESOURCE_NAME="no good")
+        assert (done.code, "set AZURE_RESOURCE_NAME" in done.stderr) == (2, True)
+        assert not saved.exists()
+
+    def test_a_host_whose_model_names_are_not_known_needs_one(self, folder: Path, saved: Path) -> None:
+        done = init("--host", "volcengine", "--yes", cwd=folder, ARK_API_KEY=KEY)
+        assert (done.code, "pass --model MODEL" in done.stderr) == (2, True)
+        assert not saved.exists()
+
+    def test_a_host_that_needs_a_file_is_tested_before_it_is_saved(
+        self, host: Simulator, folder: Path, saved: Path
+    ) -> None:
+        address = {"OPENCODE_GO_BASE_URL": f"{host.url}/v1", "OPENCODE_API_KEY": KEY}
+        done = init("--host", "opencode-go", "--yes", cwd=folder, **address)
+        assert done.code == 0, done.out.decode() + done.stderr
+        assert "✓ opencode-go/kimi-k3" in done.out.decode()
+        assert read(saved)["providers"][0]["host"] == "opencode"
 
     def test_a_host_that_accepts_only_known_agents_is_tested_as_one(self, folder: Path, saved: Path) -> None:
         with Simulator(behaviour="kimi-coding", api_key=KEY).running() as coding:

@@ -21,10 +21,10 @@ KEY: Final = "sk-kimi-0123456789abcdef"
 _WITH_REGIONS: Final = """
 import sys
 from msgspec.structs import replace
-from moonshim.config import environment
+from moonshim.config import environment, known_hosts
 from moonshim.cli import main
 regions = tuple(sys.argv.pop(1).split(","))
-row = next(host for host in environment.KNOWN_HOSTS if host.name == "kimi")
+row = next(host for host in known_hosts.KNOWN_HOSTS if host.name == "kimi")
 environment.KNOWN_HOSTS = (replace(row, api_base_url=regions[0], regions=regions),)
 import moonshim.setup.answers as answers
 answers.HOSTS_BY_NAME["kimi"] = environment.KNOWN_HOSTS[0]

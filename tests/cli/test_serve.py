@@ -63,6 +63,19 @@ class TestWhatIsRefused:
         assert str(tmp_path / "home" / ".config" / "moonshim") in done.stderr
         assert done.out == b""
 
+    @pytest.mark.parametrize(
+        "command", ["serve", "doctor", "chat -p hello", "config check", "serve --config empty.toml"]
+    )
+    def test_a_key_that_is_not_used_by_itself_is_named_with_what_uses_it(self, command: str, tmp_path: Path) -> None:
+        (tmp_path / "empty.toml").write_text("[gateway]\n")
+        keys = {"DASHSCOPE_API_KEY": "sk-dash", "OPENCODE_API_KEY": "sk-open"}
+        done = run_moonshim(*command.split(), stdin=b"", cwd=tmp_path, **keys)
+        assert done.code != 0
+        unused = "is set, but not used without a file: run `moonshim init --host"
+        assert f"DASHSCOPE_API_KEY {unused} alibaba`" in done.stderr
+        assert f"OPENCODE_API_KEY {unused} opencode-go` or `moonshim init --host opencode-zen`" in done.stderr
+        assert "sk-" not in done.stderr
+
     def test_a_file_that_is_not_there_is_named(self, tmp_path: Path) -> None:
         done = serve("--config", "none.toml", cwd=tmp_path)
         assert done.code == 2

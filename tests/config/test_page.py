@@ -27,7 +27,7 @@ from moonshim.config import (
     endpoint_of,
     parse_config,
 )
-from moonshim.config.environment import KNOWN_HOSTS
+from moonshim.config.known_hosts import INIT_HOSTS, KNOWN_HOSTS
 from moonshim.config.problems import ConfigError
 from moonshim.config.tables.settings import GATEWAY_KEYS
 from tests.config.texts import PROVIDER, toml
@@ -163,6 +163,13 @@ def test_the_page_has_the_known_hosts_as_they_are_used() -> None:
     assert set(re.findall(r"`([a-z-]+\*)`", section("No file at all"))) == {
         name for name in config.aliases if "*" in name
     }
+
+
+def test_the_page_has_the_hosts_that_need_a_file() -> None:
+    shown = [tuple(cell.strip("`") for cell in row) for row in rows("Hosts that need a file")]
+    assert shown == [
+        (host.name, host.variable, host.api_base_url, host.default or "you name it") for host in INIT_HOSTS
+    ]
 
 
 EXAMPLES = re.findall(r"```(toml|json)\n(.*?)```", PAGE, re.DOTALL)

@@ -19,8 +19,8 @@ from moonshim.config import (
     parse_config,
     warnings_of,
 )
-from moonshim.config.environment import KNOWN_HOSTS, KnownHost
 from moonshim.config.files.find import user_folders
+from moonshim.config.known_hosts import INIT_HOSTS, KNOWN_HOSTS, KnownHost
 from moonshim.engine.hosts.detect import host_of, profile_for
 from tests.config.texts import PROVIDER, toml
 
@@ -127,6 +127,32 @@ def test_a_key_is_enough_for_every_known_host(host: object) -> None:
     assert host_of(provider.api_base_url) != "generic"
     assert endpoint_of(provider) == f"{known.api_base_url}/chat/completions"
     assert known.default is None or not known.models or known.default in known.models
+
+
+@pytest.mark.parametrize("host", INIT_HOSTS, ids=lambda host: host.name)
+def test_a_key_that_people_have_for_other_models_starts_nothing(host: KnownHost) -> None:
+    parts = dict.fromkeys(host.address_parts, "mine")
+    assert config_from_environment({host.variable: "k", **parts}) is None
+    assert host.variable not in LOOKED_FOR
+    beside = from_environment(**{"MOONSHOT_API_KEY": "k", host.variable: "k"})
+    assert [provider.name for provider in beside.providers] == ["moonshot"]
+
+
+@pytest.mark.parametrize("host", INIT_HOSTS, ids=lambda host: host.name)
+def test_a_host_that_init_offers_has_a_profile_of_its_own_and_the_models_it_names(host: KnownHost) -> None:
+    values = {"MODAL_ENDPOINT_HOST": "me--kimi.modal.run"}
+    address = host.address({name: values.get(name, "mine-1") for name in host.address_parts})
+    assert host.missing_parts(address) == {}
+    assert host_of(address) != "generic"
+    assert host.default is None or not host.models or host.default in host.models
+    assert host.default is None or host.models or host.default in host.spellings.values()
+    assert all(host_of(region) == host_of(address) for region in host.regions)
+
+
+def test_a_part_of_an_address_cannot_change_the_rest_of_it() -> None:
+    bedrock = next(host for host in INIT_HOSTS if host.name == "bedrock")
+    for value in ("", " ", "us-east-1/../x", "evil.example/", "a@b", "x?y", "{AWS_REGION}", ".x"):
+        assert bedrock.missing_parts(bedrock.address({"AWS_REGION": value})), value
 
 
 def test_claude_code_and_codex_get_a_kimi_with_nothing_but_a_key() -> None:

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from moonshim.config import Config, config_from_environment, environment, parse_config, warnings_of
+from moonshim.config.known_hosts import KNOWN_HOSTS
 from moonshim.config.model import digest_of
 from moonshim.config.regions import region_record
 from moonshim.gateway.outbound import regions
@@ -21,7 +22,7 @@ from moonshim.simulator import Simulator
 from tests.support.gateway.hosts import Host, HostRequest, Peer, run, whole
 
 KEY = "sk-kimi-0123456789abcdef"
-KIMI = next(host for host in environment.KNOWN_HOSTS if host.name == "kimi")
+KIMI = next(host for host in KNOWN_HOSTS if host.name == "kimi")
 
 
 @pytest.fixture

@@ -52,6 +52,7 @@ examples:
   moonshim init --host moonshot --key-env MOONSHOT_API_KEY --yes
   moonshim init --url http://localhost:8000/v1 --host vllm --model kimi-k2.6
   moonshim init --host openrouter --yes --alias fast=kimi-k2.6
+  AWS_REGION=us-east-1 moonshim init --host bedrock --yes
   moonshim init --from claude-code-router
   moonshim init --from litellm config.yaml --output moonshim.toml
 
@@ -232,13 +233,17 @@ def _without_questions(
     if provider is None:
         raise _missing("--host NAME or --url URL", None)
     known = provider.known
+    if missing := provider.missing_parts:
+        (name, what), *_ = missing.items()
+        raise _Stop(f"--host {provider.name}: set {name} to the {what}, or pass --url URL", console.BAD_USAGE)
     if key is None and known is not None and not given.yes:
         raise _missing("--key-env VAR", f"{known.variable}")
     if key is None:
         key = KeyChoice(known.variable) if known is not None else KeyChoice()
-    if given.model is None and not (given.yes and (known is not None or not given.no_check)):
-        raise _missing("--model MODEL", known.default if known is not None else None)
-    model = given.model or (known.default if known is not None else None)
+    default = known.default if known is not None else None
+    if given.model is None and not (given.yes and (default or (known is None and not given.no_check))):
+        raise _missing("--model MODEL", default)
+    model = given.model or default
     answers = SetupAnswers(provider=provider, key=key, model=model, aliases=aliases)
     answers = _in_region(answers, environ, ask=not given.no_check)
     if given.no_check:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 import msgspec
-from msgspec import Struct
 
 from moonshim.config.endpoints import dialect_of
+from moonshim.config.known_hosts import KNOWN_HOSTS, KnownHost
 from moonshim.config.model import Config, GatewayKey, KeySource, ProviderConfig, Secret, digest_of
 from moonshim.config.problems import ConfigError
 from moonshim.config.regions import remembered_region
@@ -22,126 +22,13 @@ from moonshim.engine.hosts.table import HOSTS
 
 __all__ = [
     "CLIENTS_OWN",
-    "KNOWN_HOSTS",
     "LOCAL_KEY",
     "LOOKED_FOR",
-    "KnownHost",
     "config_from_environment",
     "with_overrides",
 ]
 
-
-class KnownHost(Struct, frozen=True, kw_only=True):
-    """A host that is used as soon as its key is set."""
-
-    name: str
-    variable: str
-    api_base_url: str
-    models: tuple[str, ...] = ()
-    """Only documented models; empty: any name under `name/`."""
-    default: str | None = None
-    """The model for Claude Code and Codex when they request their own models."""
-    spellings: Mapping[str, str] = {}
-    """From Moonshot's name of a model to this host's."""
-    regions: tuple[str, ...] = ()
-    """All its addresses, the default first, if each has keys of its own."""
-
-    @property
-    def address_variable(self) -> str:
-        return self.variable.removesuffix("_API_KEY") + "_BASE_URL"
-
-
 _UNKNOWN: Final = "generic"
-_FIREWORKS: Final = "accounts/fireworks/models/"
-KNOWN_HOSTS: Final = (
-    KnownHost(
-        name="moonshot",
-        variable="MOONSHOT_API_KEY",
-        api_base_url="https://api.moonshot.ai/v1",
-        models=(
-            "kimi-k3",
-            "kimi-k3.1-pro",
-            "kimi-k3.1-pro-highspeed",
-            "kimi-k2.7-code",
-            "kimi-k2.7-code-highspeed",
-            "kimi-k2.6",
-            "kimi-k2.5",
-        ),
-        default="kimi-k3",
-    ),
-    KnownHost(
-        name="kimi",
-        variable="KIMI_API_KEY",
-        api_base_url="https://api.kimi.com/coding/v1",
-        models=("kimi-for-coding", "kimi-for-coding-highspeed", "k3", "k3-256k", "k3.1-pro"),
-        default="kimi-for-coding",
-        regions=("https://api.kimi.com/coding/v1", "https://api.kimi.ai/coding/v1"),
-    ),
-    KnownHost(
-        name="fireworks",
-        variable="FIREWORKS_API_KEY",
-        api_base_url="https://api.fireworks.ai/inference/v1",
-        models=tuple(_FIREWORKS + name for name in ("kimi-k3", "kimi-k2p7-code", "kimi-k2p6", "kimi-k2p5")),
-        default=f"{_FIREWORKS}kimi-k3",
-        spellings={
-            "kimi-k3": f"{_FIREWORKS}kimi-k3",
-            "kimi-k2.7-code": f"{_FIREWORKS}kimi-k2p7-code",
-            "kimi-k2.6": f"{_FIREWORKS}kimi-k2p6",
-            "kimi-k2.5": f"{_FIREWORKS}kimi-k2p5",
-        },
-    ),
-    KnownHost(
-        name="openrouter",
-        variable="OPENROUTER_API_KEY",
-        api_base_url="https://openrouter.ai/api/v1",
-        default="moonshotai/kimi-k3",
-        spellings={
-            name: f"moonshotai/{name}"
-            for name in ("kimi-k3", "kimi-k2.7-code", "kimi-k2.6", "kimi-k2.5", "kimi-k2-thinking")
-        },
-    ),
-    KnownHost(
-        name="together",
-        variable="TOGETHER_API_KEY",
-        api_base_url="https://api.together.xyz/v1",
-        default="moonshotai/Kimi-K3",
-        spellings={
-            "kimi-k3": "moonshotai/Kimi-K3",
-            "kimi-k2.6": "moonshotai/Kimi-K2.6",
-            "kimi-k2.5": "moonshotai/Kimi-K2.5",
-        },
-    ),
-    KnownHost(
-        name="siliconflow",
-        variable="SILICONFLOW_API_KEY",
-        api_base_url="https://api.siliconflow.cn/v1",
-        default="moonshotai/Kimi-K2-Instruct",
-    ),
-    KnownHost(
-        name="deepinfra",
-        variable="DEEPINFRA_API_KEY",
-        api_base_url="https://api.deepinfra.com/v1/openai",
-        default="moonshotai/Kimi-K2.6",
-        spellings={
-            "kimi-k2.7-code": "moonshotai/Kimi-K2.7-Code",
-            "kimi-k2.6": "moonshotai/Kimi-K2.6",
-            "kimi-k2.5": "moonshotai/Kimi-K2.5",
-        },
-    ),
-    KnownHost(
-        name="groq",
-        variable="GROQ_API_KEY",
-        api_base_url="https://api.groq.com/openai/v1",
-        default="moonshotai/kimi-k2-instruct-0905",
-    ),
-    KnownHost(
-        name="nvidia",
-        variable="NVIDIA_API_KEY",
-        api_base_url="https://integrate.api.nvidia.com/v1",
-        default="moonshotai/kimi-k2.6",
-        spellings={"kimi-k3": "moonshotai/kimi-k3", "kimi-k2.6": "moonshotai/kimi-k2.6"},
-    ),
-)
 LOOKED_FOR: Final = tuple(host.variable for host in KNOWN_HOSTS)
 """The variables, for the message that none of them is set."""
 
@@ -152,8 +39,9 @@ CLIENTS_OWN: Final = ("claude-*", "gpt-*", "codex-*")
 _ANY_KIMI: Final = "kimi-*"
 
 
-def config_from_environment(environ: Mapping[str, str]) -> Config | None:
-    """All providers that the environment has a key for; None if there is no key at all.
+def config_from_environment(environ: Mapping[str, str], hosts: Sequence[KnownHost] | None = None) -> Config | None:
+    """All providers that the environment has a key for; None if there is no key at all. `hosts` are those that are
+    looked for, if not all that need no file.
 
     Raises `ConfigError` for an invalid address or key, and for a `MOONSHIM_MODEL` that no provider has.
 
@@ -161,7 +49,8 @@ def config_from_environment(environ: Mapping[str, str]) -> Config | None:
     >>> config.providers[0].name, config.aliases["claude-*"]
     ('moonshot', ('moonshot/kimi-k3',))
     """
-    found = [(host, _provider(host, environ)) for host in KNOWN_HOSTS if environ.get(host.variable, "").strip()]
+    looked_for = KNOWN_HOSTS if hosts is None else hosts
+    found = [(host, _provider(host, environ)) for host in looked_for if environ.get(host.variable, "").strip()]
     if not found:
         return None
     chosen = environ.get("MOONSHIM_MODEL", "").strip()

@@ -11,6 +11,7 @@ import msgspec
 from moonshim.config.environment import LOOKED_FOR, config_from_environment, with_overrides
 from moonshim.config.files.router_file import RouterSettings, is_router_file, read_router_keys, router_keys
 from moonshim.config.files.source_file import read_text, read_values
+from moonshim.config.missing import unused_keys
 from moonshim.config.model import Config, GatewayKey, Limits, ProviderConfig, Retries, Timeouts
 from moonshim.config.problems import ConfigError, Path, Problems
 from moonshim.config.tables.aliases import check_targets, read_aliases
@@ -192,7 +193,7 @@ class _Reading:
                 self._problems.add((), problem)
             return Config()
         if found is None:
-            self._problems.add((), _NO_PROVIDER)
+            self._problems.add((), ". ".join([_NO_PROVIDER, *unused_keys(self._environ)]))
         return found or Config()
 
     def _providers(self, tables: list[Table], defaults: Defaults) -> tuple[ProviderConfig, ...]:

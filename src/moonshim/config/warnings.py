@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from moonshim.config.endpoints import is_loopback
-from moonshim.config.environment import KNOWN_HOSTS
+from moonshim.config.known_hosts import KNOWN_HOSTS
 from moonshim.config.model import Config, ProviderConfig
 from moonshim.config.tables.transformers import chain_warnings
 

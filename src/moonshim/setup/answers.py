@@ -8,16 +8,18 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moonshim.config.endpoints import is_loopback
-from moonshim.config.environment import CLIENTS_OWN, KNOWN_HOSTS, KnownHost, config_from_environment
+from moonshim.config.environment import CLIENTS_OWN, config_from_environment
+from moonshim.config.known_hosts import INIT_HOSTS, KNOWN_HOSTS, KnownHost
 from moonshim.config.model import Secret
 from moonshim.engine.hosts.detect import host_of
 from moonshim.setup.document import Document
 
 __all__ = ["HOSTS_BY_NAME", "SMALL", "KeyChoice", "ProviderChoice", "SetupAnswers", "document_of"]
 
-HOSTS_BY_NAME: Final = {host.name: host for host in KNOWN_HOSTS}
+HOSTS_BY_NAME: Final = {host.name: host for host in (*KNOWN_HOSTS, *INIT_HOSTS)}
 SMALL: Final = "claude-*haiku*"
 """What Claude Code requests for titles and summaries. A longer pattern takes precedence over `claude-*`."""
 _GENERIC: Final = "generic"
@@ -35,10 +37,18 @@ class ProviderChoice(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_known(cls, name: str, environ: Mapping[str, str]) -> ProviderChoice:
-        """A known host, at the address that the environment sets for it, or else its own."""
+        """A known host, at the address that the environment sets for it, or else its own, which may lack parts."""
         host = HOSTS_BY_NAME[name]
         own = environ.get(host.address_variable, "").strip()
-        return cls(url=own or host.api_base_url, known=host, regions=() if own else host.regions)
+        return cls(url=own or host.address(environ), known=host, regions=() if own else host.regions)
+
+    @property
+    def missing_parts(self) -> dict[str, str]:
+        """What the address depends on and nobody said yet: the usual variables, and what they are."""
+        return {} if self.known is None else self.known.missing_parts(self.url)
+
+    def with_parts(self, parts: Mapping[str, str]) -> ProviderChoice:
+        return self if self.known is None else replace(self, url=self.known.address(parts))
 
     @property
     def name(self) -> str:
@@ -102,7 +112,8 @@ def document_of(answers: SetupAnswers) -> Document:
     profile, takes_any = choice.profile if host_of(choice.url) == _GENERIC else None, False
     if choice.known is not None:
         # What `serve` would use without a file, so that a file changes nothing but what was chosen.
-        usual = config_from_environment({choice.known.variable: "key", choice.known.address_variable: choice.url})
+        known = choice.known
+        usual = config_from_environment({known.variable: "key", known.address_variable: choice.url}, [known])
         assert usual is not None
         listed, profile = usual.providers[0].models, usual.providers[0].host
         takes_any = not listed

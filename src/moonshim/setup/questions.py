@@ -9,7 +9,8 @@ from typing import Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.config.environment import CLIENTS_OWN, KNOWN_HOSTS
+from moonshim.config.environment import CLIENTS_OWN
+from moonshim.config.known_hosts import KnownHost
 from moonshim.config.model import Secret
 from moonshim.config.problems import nearest
 from moonshim.config.tables.provider_keys import key_fault
@@ -19,6 +20,7 @@ from moonshim.setup.answers import HOSTS_BY_NAME, SMALL, KeyChoice, ProviderChoi
 __all__ = ["Cancelled", "CheckResult", "Dialogue", "Terminal", "is_variable_name"]
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_GAP: Final = re.compile(r"\{\w+\}")
 _OTHER: Final = "other"
 _SERVERS: Final = {
     "vllm": ("vLLM, on your own server", "http://localhost:8000/v1"),
@@ -67,7 +69,7 @@ class Dialogue:
         """All answers. Raises `Cancelled`."""
         previous = None
         while True:
-            choice = previous = provider or self._provider(previous)
+            choice = previous = self._complete(provider or self._provider(previous))
             answers = self._locate(
                 SetupAnswers(
                     provider=choice, key=key or self._key(choice), model=model or _default_model(choice), aliases={}
@@ -90,12 +92,12 @@ class Dialogue:
 
     def _provider(self, previous: ProviderChoice | None) -> ProviderChoice:
         """The host. `previous` is the one whose test failed."""
-        names = [host.name for host in KNOWN_HOSTS]
-        has_key = {host.name for host in KNOWN_HOSTS if self._environ.get(host.variable, "").strip()}
+        hosts, names = HOSTS_BY_NAME.values(), list(HOSTS_BY_NAME)
+        has_key = {host.name for host in hosts if self._environ.get(host.variable, "").strip()}
         details = [
-            f"{ProviderChoice.of_known(host.name, self._environ).url}"
+            f"{_GAP.sub('…', ProviderChoice.of_known(host.name, self._environ).url)}"
             f"{f'  ({host.variable} is set)' if host.name in has_key else ''}"
-            for host in KNOWN_HOSTS
+            for host in hosts
         ]
         self._terminal.show("Which host serves the model?")
         default = next((name for name in names if name in has_key), names[0])
@@ -110,6 +112,15 @@ class Dialogue:
         usual = previous.url if previous is not None and chosen == default else _SERVERS[chosen][1]
         url = self._ask_valid("URL of the API", usual, address_fault)
         return ProviderChoice(url=url, profile=None if chosen == _OTHER else chosen)
+
+    def _complete(self, choice: ProviderChoice) -> ProviderChoice:
+        """Ask for what the address of the host depends on."""
+        missing = choice.missing_parts
+        parts = {
+            name: self._ask_valid(f"{what[0].upper()}{what[1:]}", "", KnownHost.part_fault)
+            for name, what in missing.items()
+        }
+        return choice.with_parts({**self._environ, **parts}) if parts else choice
 
     def _key(self, choice: ProviderChoice) -> KeyChoice:
         show = self._terminal.show
