@@ -65,6 +65,17 @@ def test_a_table_by_model(books: Path) -> None:
     assert "█" not in done.out.decode()
 
 
+def test_searches_without_a_price_make_the_cost_a_lower_bound(tmp_path: Path) -> None:
+    one = recent(1, searches=3, unpriced_searches=2, cost=COST_UNITS)
+    done = run_moonshim("usage", "--by", "model", "--file", write_books(tmp_path / "usage.db", [one]))
+    assert "≥ $1.00" in done.out.decode()
+    expected = "2 web searches without a known cost: set `price` in [web_search], in the currency of the models"
+    assert done.out.decode().splitlines()[-1] == expected
+    done = run_moonshim("usage", "--csv", "--file", tmp_path / "usage.db")
+    (row,) = csv.DictReader(done.out.decode().splitlines())
+    assert (row["searches"], row["unpriced_searches"], row["cost $"]) == ("3", "2", "1.00")
+
+
 def test_currencies_stand_side_by_side(tmp_path: Path) -> None:
     books = write_books(tmp_path / "u.db", [recent(1), recent(2, cost=3 * COST_UNITS, currency="¥")])
     line = run_moonshim("usage", "--by", "key", "--file", books).out.decode().splitlines()[3]

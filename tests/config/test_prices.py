@@ -18,7 +18,7 @@ def toml(text: str, **environ: str) -> Config:
 def test_every_price_is_the_decimal_that_was_written() -> None:
     prices = toml(
         '[prices]\n"a" = { input = 0.1, output = 3, cached = "0.0123456789", cache_write = 0.10, '
-        'cache_write_1h = 1e-3, currency = "€" }\n"b" = { input = "0.30", output = "${OUT}" }',
+        'cache_write_1h = 1e-3, search = 0.005, currency = "€" }\n"b" = { input = "0.30", output = "${OUT}" }',
         OUT=" 0.7 ",
     ).prices
     assert prices["a"] == Price(
@@ -27,6 +27,7 @@ def test_every_price_is_the_decimal_that_was_written() -> None:
         cached=Decimal("0.0123456789"),
         cache_write=Decimal("0.1"),
         cache_write_1h=Decimal("0.001"),
+        search=Decimal("0.005"),
         currency="€",
     )
     assert prices["b"] == Price(input=Decimal("0.3"), output=Decimal("0.7"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -26,8 +27,18 @@ KEY = {"SEARCH_KEY": "k-1"}
             'provider = "tavily"\napi_key = "${SEARCH_KEY}"\nresults = 3\nseconds = 2.5',
             {"provider": "tavily", "key": Secret("k-1"), "results": 3, "seconds": 2.5},
         ),
-        ('provider = "searxng"\nbase_url = "http://s:8080"', {"provider": "searxng", "base_url": "http://s:8080"}),
-        ('provider = "command"\ncommand = ["/bin/s", "-j"]', {"provider": "command", "command": ("/bin/s", "-j")}),
+        (
+            'provider = "searxng"\nbase_url = "http://s:8080"',
+            {"provider": "searxng", "base_url": "http://s:8080", "price": Decimal(0)},
+        ),
+        (
+            'provider = "command"\ncommand = ["/bin/s", "-j"]',
+            {"provider": "command", "command": ("/bin/s", "-j"), "price": Decimal(0)},
+        ),
+        (
+            'provider = "command"\ncommand = ["/bin/s"]\nprice = 0.1\ncurrency = "EUR"',
+            {"provider": "command", "command": ("/bin/s",), "price": Decimal("0.1"), "currency": "EUR"},
+        ),
     ],
 )
 def test_a_table_names_who_searches(table: str, expected: dict[str, Any]) -> None:
@@ -51,6 +62,9 @@ def test_without_a_table_nobody_searches() -> None:
         ('provider = "command"\ncommand = "s"', "command: expected a list of strings"),
         ('provider = "brave"\napi_key = "k"\ncommand = ["s"]', 'command: only used with provider = "command"'),
         ('provider = "brave"\napi_key = "k"\nresults = 21', "results: must be at least 1 and at most 20"),
+        ('provider = "brave"\napi_key = "k"\nprice = -1', "price: must be at least 0 and at most 1000000"),
+        ('provider = "brave"\napi_key = "k"\nprice = "free"', 'price: expected a number, such as "5.00"'),
+        ('provider = "brave"\napi_key = "k"\ncurrency = "dollars each"', "currency: expected a symbol or a code"),
         ('provider = "brave"\napi_key = "k"\nsecond = 1', "unknown key 'second'"),
     ],
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
 from msgspec.structs import replace
 
-from moonshim.config import Budget, Config, GatewayKey, Price, ProviderConfig
+from moonshim.config import Budget, Config, GatewayKey, Price, ProviderConfig, WebSearch
 from moonshim.usage.budgets import (
     TOKENS,
     BudgetCounter,
@@ -41,6 +42,24 @@ def test_models_without_a_price_are_reported() -> None:
     (line,) = budget_warnings(config)
     assert line.startswith("key 'alice': it has a budget in $ or ¥, so requests for models without a price in $ or ¥ ")
     assert line.endswith("are refused (own/c, own/d); add their prices to `[prices]`")
+
+
+@pytest.mark.parametrize(
+    ("search", "is_told"),
+    [
+        (WebSearch(provider="brave"), True),
+        (WebSearch(provider="brave", price=Decimal("0.005"), currency="€"), True),
+        (WebSearch(provider="brave", price=Decimal("0.005")), False),
+        (WebSearch(provider="command", price=Decimal(0), currency="€"), False),
+    ],
+)
+def test_searches_that_a_budget_does_not_count_are_reported(search: WebSearch, is_told: bool) -> None:
+    lines = budget_warnings(Config(keys=(KEY,), web_search=search))
+    expected = (
+        "key 'alice': its budget in $ or ¥ does not count web searches, which have no price in $ or ¥; set `price` in "
+        "`[web_search]`"
+    )
+    assert lines == ([expected] if is_told else [])
 
 
 def test_budgets_are_read_from_the_books() -> None:

@@ -34,7 +34,8 @@ follow the table, with what is left of them now.
   INPUT   input tokens; READ is the part read from the host's prompt cache, and
           WRITE the tokens written to it
   OUTPUT  output tokens, including reasoning
-  COST    by the shipped prices and [prices]; "≥" if some prices are unknown
+  COST    of tokens and web searches, by the shipped prices, [prices] and
+          [web_search]; "≥" if some prices are unknown
   SHARE   part of the cost as a bar, on a terminal with room for it; with
           several currencies, the largest part. TOKENS if no cost is known
 
@@ -203,7 +204,8 @@ def _cost(row: UsageRow) -> str:
     """In every currency: they are never added up. Unknown is not free, and a request that no host accepted is."""
     if not row.costs:
         return "unknown" if row.unpriced else "-"
-    return (_writable("≥ ", ">= ") if row.unpriced else "") + " + ".join(
+    is_more = row.unpriced or row.unpriced_searches
+    return (_writable("≥ ", ">= ") if is_more else "") + " + ".join(
         money(cost, one) for one, cost in sorted(row.costs.items())
     )
 
@@ -234,6 +236,9 @@ def _notes(report: UsageReport) -> list[str]:
         notes.append(
             f"{_requests(sum(report.unpriced.values()))} without a known cost: add a price to [prices] for {listed}"
         )
+    if missing := total.unpriced_searches:
+        searches = f"{missing:,} web search{'' if missing == 1 else 'es'}"
+        notes.append(f"{searches} without a known cost: set `price` in [web_search], in the currency of the models")
     if total.in_flight:
         notes.append(f"{_requests(total.in_flight)} in flight when the gateway was killed: tokens and cost unknown")
     if total.estimated:
@@ -282,7 +287,7 @@ def _pad(text: str, columns: int) -> str:
 def _csv(report: UsageReport) -> str:
     """One line per group, and a column for the cost in each currency; empty if nothing of it is known."""
     currencies = sorted(report.total.costs)
-    counted = [name for name in UsageRow.__struct_fields__ if name.endswith("_tokens")]
+    counted = [name for name in UsageRow.__struct_fields__ if name.endswith(("_tokens", "searches"))]
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(

@@ -129,6 +129,8 @@ api_key_env = "OPENROUTER_API_KEY"
 # base_url = "http://localhost:8080"          # of your SearXNG; for others, to use another address
 # results = 8
 # seconds = 15
+# price = "0.005"                             # of one search; searxng and command: 0, others: unknown
+# currency = "$"
 
 # Traces for an OpenTelemetry collector; requires moonshim[otel]. An empty table uses the OTEL_* variables.
 # [otel]

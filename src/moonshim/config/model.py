@@ -263,6 +263,8 @@ class Price(Struct, frozen=True, kw_only=True):
     """For input that the host wrote to its cache for five minutes; None: the same as `input`."""
     cache_write_1h: Decimal | None = None
     """For input that it wrote for an hour; None: twice `input`."""
+    search: Decimal | None = None
+    """For one web search that the host runs; None: the shipped fee of the host."""
     currency: str = "$"
 
 
@@ -309,6 +311,9 @@ class WebSearch(Struct, frozen=True, kw_only=True):
     """The number of results for each search."""
     seconds: float = 15.0
     """How long a search may take."""
+    price: Decimal | None = None
+    """Of one search; None: unknown."""
+    currency: str = "$"
 
     def __repr__(self) -> str:
         return f"WebSearch({self.provider!r})"

@@ -129,6 +129,7 @@ class Exchange:
         self._stream: ResponseStream | None = None
         self._rounds: RoundsStream | None = None
         """The stream, if the exchange may have more than one round."""
+        self._searches: SearchRule | None = None
         self._answers: AnswerRule | None = None
         """Checks the response of each round, where the client demands something that the host does not guarantee."""
         self._continued: ParsedRequest | None = None
@@ -323,7 +324,8 @@ class Exchange:
             self.has_ended = False
             return
         self.output_format = "json" if output_format == "json" else "sse"
-        played_by: RoundRule = PlainRule() if search is None else SearchRule(search, plan.reply.id)
+        self._searches = None if search is None else SearchRule(search, plan.reply.id)
+        played_by: RoundRule = self._searches or PlainRule()
         if expected is not None:
             self._answers = AnswerRule(played_by, expected, may_ask=self._plays_rounds)
             played_by = self._answers
@@ -392,6 +394,11 @@ class Exchange:
     def pending(self) -> tuple[Wanted, ...] | None:
         """What the shell has to do before `continue_with`, which may be nothing; None: the response is complete."""
         return None if self._rounds is None else self._rounds.pending
+
+    @property
+    def host_searches(self) -> int:
+        """Web searches that the host has run, in all rounds so far."""
+        return 0 if self._searches is None else self._searches.host_searches
 
     @property
     def has_fallback(self) -> bool:

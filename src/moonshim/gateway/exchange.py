@@ -89,6 +89,8 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
                 await asyncio.sleep(attempt.wait)
             await call.run_work(current.prepare, snapshot.request_target(attempt.target))
             record.price = snapshot.price(attempt.target)
+            search = current.prepared.search
+            record.search_fee = None if search is None else snapshot.search_fee(attempt.target, search.runner)
             upstream_attempt = UpstreamAttempt(
                 state, call, current, attempt.target, conversation, snapshot.config.web_search
             )

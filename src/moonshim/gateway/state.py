@@ -17,6 +17,7 @@ from moonshim.engine.formats import is_kimi_model
 from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.plan import Plan
 from moonshim.engine.values.conversation import Reasoning, Text
+from moonshim.engine.web_search import SearchRunner
 from moonshim.errors import Problem, Refused
 from moonshim.gateway.documents import DocumentExtraction
 from moonshim.gateway.inbound.admission import BodyMemory, LargeWork, RefusalPace
@@ -45,7 +46,7 @@ from moonshim.http_client import UpstreamClient
 from moonshim.store import Store, open_store, store_kind
 from moonshim.transformers import Chain, load_chain
 from moonshim.usage.ledger import UsageLedger, default_file
-from moonshim.usage.prices import PriceList
+from moonshim.usage.prices import PriceList, SearchFee
 from moonshim.usage.shared import SharedUsage
 
 if TYPE_CHECKING:
@@ -95,6 +96,13 @@ class ConfigSnapshot:
         """The price of one model at one provider; None if it is unknown."""
         provider = target.provider
         return self._prices.find(target.model, provider=provider.name, base_url=provider.api_base_url)
+
+    def search_fee(self, target: Target, runner: SearchRunner) -> SearchFee | None:
+        """The price of a web search by the host, or by the provider of `[web_search]`; None if it is unknown."""
+        own, provider = self.config.web_search, target.provider
+        if runner == "host":
+            return self._prices.search_fee(target.model, provider=provider.name, base_url=provider.api_base_url)
+        return None if own is None or own.price is None else SearchFee(own.price, own.currency)
 
     def request_target(self, target: Target) -> RequestTarget:
         """How requests are prepared for one model at one provider."""

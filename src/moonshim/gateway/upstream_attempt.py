@@ -395,6 +395,7 @@ class UpstreamAttempt:
             # `usage` already has its output, but the input of one request.
             before = replace(self._earlier, output_tokens=None, reasoning_tokens=None)
             usage = replace(add_usage(before, usage) or usage, raw=usage.raw)
+        self._record.searches += exchange.host_searches
         book_tokens(self._record, usage, self._target, estimated=not counted or self._is_estimated)
         if self._trace is not None:
             self._trace.counted(self._record, exchange.message)

@@ -221,7 +221,7 @@ def _header_item(state: BudgetState) -> str:
 
 
 def budget_warnings(config: Config) -> list[str]:
-    """Models that keys with budgets cannot use, since their price is unknown. Lines for people."""
+    """What budgets refuse or do not count, since its price is unknown. Lines for people."""
     prices, lines = PriceList(config.prices), list[str]()
     for key in config.keys:
         currencies = hard_currencies(key)
@@ -239,6 +239,14 @@ def budget_warnings(config: Config) -> list[str]:
                 f"key '{key.name}': it has a budget in {wanted}, so requests for models without a price in {wanted} "
                 f"are refused ({listed}); add their prices to `[prices]`"
             )
+        search = config.web_search
+        if currencies and search is not None and search.price != 0:
+            wanted = " or ".join(sorted(currencies))
+            if search.price is None or search.currency not in currencies:
+                lines.append(
+                    f"key '{key.name}': its budget in {wanted} does not count web searches, which have no price in "
+                    f"{wanted}; set `price` in `[web_search]`"
+                )
     return lines
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from moonshim.config import Price
 from moonshim.engine.values.conversation import Usage
-from moonshim.usage.prices import reported_currency
+from moonshim.usage.prices import SearchFee, reported_currency
 from moonshim.usage.record import COST_UNITS
 
-__all__ = ["billed", "cost_of", "decimal_text", "exact_money", "money"]
+__all__ = ["add_searches", "billed", "cost_of", "decimal_text", "exact_money", "money"]
 
 _MILLION: Final = 1_000_000
 _MOST: Final = 2**63 - 1
@@ -83,6 +83,28 @@ def billed(usage: Usage, price: Price | None, base_url: str) -> tuple[int | None
         cache_write_1h_tokens=usage.cache_write_1h_tokens,
     )
     return cost, None if cost is None else price.currency
+
+
+def add_searches(
+    cost: int | None, currency: str | None, searches: int, fee: SearchFee | None
+) -> tuple[int | None, int]:
+    """The cost of an exchange with its web searches, and how many searches have no price in its currency: a record has
+    one currency. Without the price of the tokens, the whole cost stays unknown.
+
+    >>> fee = SearchFee(Decimal("0.005"), "$")
+    >>> add_searches(1_000, "$", 2, fee), add_searches(1_000, "¥", 2, fee), add_searches(1_000, "$", 2, None)
+    ((10000001000, 0), (1000, 2), (1000, 2))
+    """
+    if not searches or (fee is not None and not fee.amount):
+        return cost, 0
+    if fee is None:
+        return cost, searches
+    if cost is None:
+        return None, 0
+    if currency != fee.currency:
+        return cost, searches
+    total = cost + searches * int(fee.amount * COST_UNITS)
+    return (total, 0) if total <= _MOST else (cost, searches)
 
 
 def _reported(value: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""The address of a provider and a model -> the price of its tokens: from `[prices]`, else from the shipped list.
+"""The address of a provider and a model -> the price of its tokens and searches: from `[prices]`, else as shipped.
 
 A price that neither has is unknown, never free. The shipped list contains what a source showed on a date; prices change
 and differ between hosts, so it goes by the provider's address, not by the name of its host profile: a reseller that
@@ -22,7 +22,14 @@ from msgspec import Struct
 
 from moonshim.config import Price
 
-__all__ = ["LISTED", "ListedPrice", "PriceList", "reported_currency"]
+__all__ = ["LISTED", "ListedPrice", "PriceList", "SearchFee", "reported_currency"]
+
+
+class SearchFee(Struct, frozen=True):
+    """The price of one web search."""
+
+    amount: Decimal
+    currency: str
 
 
 class ListedPrice(Struct, frozen=True, kw_only=True):
@@ -232,6 +239,11 @@ _BY_NAME: Final = {(domain, model): one.price for one in LISTED for domain in on
 _REPORTS_COST: Final = {"openrouter.ai": "$"}
 """Hosts that put the cost into the usage of every response, and its currency
 (https://openrouter.ai/docs/use-cases/usage-accounting)."""
+_SEARCH_FEES: Final = {
+    "moonshot.ai": SearchFee(Decimal("0.005"), "$"),  # https://platform.kimi.ai/docs/pricing/tools
+    "moonshot.cn": SearchFee(Decimal("0.03"), "¥"),  # https://platform.kimi.com/docs/pricing/tools
+}
+"""What a call of the host's own search costs, beside its tokens (both seen on 2026-11-18)."""
 _REMEMBERED: Final = 1024
 """How many answers are remembered: clients can choose the names of models."""
 
@@ -261,6 +273,17 @@ class PriceList:
                 self._found.clear()
             self._found[asked] = self._configured(model, provider) or _shipped(model, base_url)
         return self._found[asked]
+
+    def search_fee(self, model: str, *, provider: str, base_url: str) -> SearchFee | None:
+        """The price of a web search that the host runs; None if it is unknown.
+
+        >>> PriceList({}).search_fee("kimi-k3", provider="moonshot", base_url="https://api.moonshot.ai/v1").amount
+        Decimal('0.005')
+        """
+        price = self.find(model, provider=provider, base_url=base_url)
+        if price is not None and price.search is not None:
+            return SearchFee(price.search, price.currency)
+        return next((_SEARCH_FEES[domain] for domain in _domains(base_url) if domain in _SEARCH_FEES), None)
 
     def _configured(self, model: str, provider: str) -> Price | None:
         names = (f"{provider}/{model}", model)

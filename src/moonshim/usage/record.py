@@ -56,10 +56,12 @@ class UsageRecord(Struct, kw_only=True, omit_defaults=True, gc=False):
     estimated: bool = False
     """Whether some of the counts are estimates, because the response was cut off or its host reported none."""
     cost: int | None = None
-    """In units of `COST_UNITS`; None: the price is unknown."""
+    """Of tokens and searches, in units of `COST_UNITS`; None: the price of the tokens is unknown."""
     currency: str | None = None
     """None: the price is unknown, or nothing was used."""
     prefix_lost: str | None = None
     """Why the host could not use its prompt cache, if it could before: what changed, by index and kind."""
     searches: int = 0
-    """Web searches that the gateway ran for it, failed ones not counted."""
+    """Web searches that the gateway or the host ran for it, failed ones not counted."""
+    unpriced_searches: int = 0
+    """Those that `cost` does not contain, since their price is unknown."""

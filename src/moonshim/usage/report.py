@@ -38,6 +38,7 @@ _COUNTED: Final = (
     "cache_write_1h_tokens",
     "reasoning_tokens",
     "searches",
+    "unpriced_searches",
 )
 _DAY: Final = "strftime('%Y-%m-%d', started / 1000, 'unixepoch')"
 _PERIOD: Final = re.compile(r"([1-9][0-9]{0,4})(min|h|d|w|mo|y)", re.ASCII)
@@ -75,7 +76,9 @@ class UsageRow(Struct, kw_only=True):
     cache_write_1h_tokens: int = 0
     reasoning_tokens: int = 0
     searches: int = 0
-    """Web searches that the gateway ran."""
+    """Web searches that the gateway or a host ran."""
+    unpriced_searches: int = 0
+    """Those that no cost contains, since their price is unknown."""
     costs: dict[str, int] = field(default_factory=dict)
     """By currency, in units of `COST_UNITS`."""
     unpriced: int = 0

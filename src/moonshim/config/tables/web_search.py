@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Final
 
 from moonshim.config.model import SEARCH_PROVIDERS, Secret, WebSearch
+from moonshim.config.tables.prices import read_amount, read_currency
 from moonshim.config.tables.provider_keys import key_fault
 from moonshim.config.tables.providers import address_fault
 from moonshim.config.tables.table import Table
@@ -12,6 +14,8 @@ from moonshim.config.tables.table import Table
 __all__ = ["read_web_search"]
 
 _WITH_KEY: Final = ("brave", "tavily", "exa")
+_FREE: Final = ("searxng", "command")
+"""Your own: a search costs nothing unless you say so."""
 _KEY_FIELDS: Final = ("api_key", "api_key_env")
 _MOST_RESULTS: Final = 20
 
@@ -28,6 +32,7 @@ def read_web_search(table: Table | None) -> WebSearch | None:
     default = WebSearch(provider="brave")
     results = table.integer("results", most=_MOST_RESULTS) or default.results
     seconds = table.number("seconds", above=True) or default.seconds
+    price, currency = read_amount(table, "price"), read_currency(table)
     table.close()
     if base_url is not None and (wrong := address_fault(base_url)):
         table.error("base_url", wrong)
@@ -48,6 +53,8 @@ def read_web_search(table: Table | None) -> WebSearch | None:
         command=command or (),
         results=results,
         seconds=seconds,
+        price=Decimal(0) if price is None and provider in _FREE else price,
+        currency=currency,
     )
 
 

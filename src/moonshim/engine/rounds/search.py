@@ -66,6 +66,8 @@ class SearchRule:
         self._searches: list[_Search] = []
         self._message = Message("assistant")
         self._has_other_calls = False
+        self.host_searches = 0
+        """Searches that the host ran, which some charge for."""
 
     # -- a round ---------------------------------------------------------------------
 
@@ -94,6 +96,7 @@ class SearchRule:
             # A call that was cut off is not run.
             return RoundEnd(finished=finished)
         self._message, self._has_other_calls = message, len(mine) < len(calls)
+        self.host_searches += len(mine) if self._tool.runner == "host" else 0
         self._searches = [self._read(call, too_many=rounds >= MAX_ROUNDS) for call in mine]
         started = [SearchStarted(one.id, one.input) for one in self._searches]
         if rounds >= MAX_ROUNDS and not self._has_other_calls:

@@ -10,7 +10,7 @@ from moonshim.engine.exchange import Exchange
 from moonshim.engine.hosts.errors.body import mask_secrets
 from moonshim.engine.values.conversation import MOST_CHOICES, Usage
 from moonshim.gateway.observe.record import RequestRecord
-from moonshim.usage.cost import billed
+from moonshim.usage.cost import add_searches, billed
 from moonshim.usage.ledger import UsageLedger
 from moonshim.usage.record import UsageRecord
 
@@ -63,7 +63,8 @@ def book_tokens(record: RequestRecord, tokens: Usage, target: Target, *, estimat
         usage.cache_read_tokens, usage.reasoning_tokens = tokens.cached_tokens, tokens.reasoning_tokens
         usage.cache_write_tokens, usage.cache_write_1h_tokens = tokens.cache_write_tokens, tokens.cache_write_1h_tokens
         usage.estimated, usage.searches = estimated, record.searches
-        usage.cost, usage.currency = billed(tokens, record.price, target.provider.api_base_url)
+        cost, usage.currency = billed(tokens, record.price, target.provider.api_base_url)
+        usage.cost, usage.unpriced_searches = add_searches(cost, usage.currency, record.searches, record.search_fee)
 
 
 def settle_booking(ledger: UsageLedger, record: RequestRecord) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from msgspec import Struct, field
 
 from moonshim.config import Price
+from moonshim.usage.prices import SearchFee
 from moonshim.usage.record import UsageRecord
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class RequestRecord(Struct, kw_only=True):
     output_tokens: int | None = None
     cached_tokens: int | None = None
     searches: int = 0
-    """Web searches that the gateway ran for it, failed ones not counted."""
+    """Web searches that the gateway or the host ran for it, failed ones not counted."""
     estimated: bool = False
     """Whether some of the tokens are estimates, because the response was cut off or its host reported none."""
     spans: RequestSpans | None = None
@@ -83,6 +84,8 @@ class RequestRecord(Struct, kw_only=True):
     """Failed attempts that were billed, each with its `is_listed`."""
     price: Price | None = None
     """Of the model that was called last; None: unknown."""
+    search_fee: SearchFee | None = None
+    """Of one web search; None: unknown."""
     is_listed: bool = False
     """Whether the configuration lists this model: clients can choose other names, which must not label metrics."""
     repairs: dict[str, int] = field(default_factory=dict)
