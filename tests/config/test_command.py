@@ -86,6 +86,18 @@ def test_it_says_what_a_file_means_and_nothing_secret(tmp_path: Path, capsys: py
     assert "\x1b" not in out
 
 
+@pytest.mark.parametrize("setting", ['api_key_env = "NO_KEY"', 'api_key = "$NO_KEY"', 'api_key = "${NO_KEY}"'])
+def test_a_key_that_is_not_set_is_a_warning_however_it_is_named(
+    setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f'[[providers]]\nname = "a"\napi_base_url = "https://h/v1"\nmodels = ["m"]\n{setting}\n'
+    (tmp_path / "moonshim.toml").write_text(text)
+    code, out, told = run(capsys, "check", "moonshim.toml")
+    assert (code, told) == (0, "")
+    assert "environment variable NO_KEY is not set" in out
+    assert "missing (NO_KEY)" in out
+
+
 def test_it_tells_every_problem_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('[[providers]]\nname = "a"\napi_base_url = "x"\nmodles = []\n')

@@ -65,11 +65,39 @@ def test_keys_come_from_four_places_each_once(tmp_path: Path) -> None:
     assert provider.key_sources == tuple(KeySource(place) for place in places)
 
 
-def test_a_variable_that_is_not_set_is_a_key_that_is_missing() -> None:
-    config = toml('[[providers]]\nname = "p"\napi_base_url = "https://h"\napi_key_env = "NONE"\nmodels = ["m"]')
+@pytest.mark.parametrize(
+    ("setting", "place"),
+    [
+        ('api_key_env = "NONE"', "api_key_env"),
+        ('api_key = "$NONE"', "api_key"),
+        ('api_key = "${NONE}"', "api_key"),
+        ('apiKey = "$NONE"', "apiKey"),
+        ('api_keys = ["${NONE}"]', "api_keys[0]"),
+    ],
+)
+def test_a_variable_that_is_not_set_is_a_key_that_is_missing(setting: str, place: str) -> None:
+    config = toml(f'[[providers]]\nname = "p"\napi_base_url = "https://h"\n{setting}\nmodels = ["m"]')
     assert config.providers[0].keys == ()
     assert config.providers[0].key_sources == (KeySource("NONE", found=False),)
-    assert warnings_of(config) == ["moonshim.toml:4: providers[0].api_key_env: environment variable NONE is not set"]
+    assert warnings_of(config) == [f"moonshim.toml:4: providers[0].{place}: environment variable NONE is not set"]
+
+
+def test_one_of_several_keys_may_be_missing() -> None:
+    text = '[[providers]]\nname = "p"\napi_base_url = "https://h"\nmodels = ["m"]\napi_keys = ["$NONE", "$B", "$EMPTY"]'
+    config = toml(text, {"B": "from-b", "EMPTY": ""})
+    (provider,) = config.providers
+    assert [key.reveal() for key in provider.keys] == ["from-b"]
+    assert provider.key_sources == (KeySource("NONE", found=False), KeySource("B"), KeySource("EMPTY", found=False))
+    assert warnings_of(config) == [
+        "moonshim.toml:5: providers[0].api_keys[0]: environment variable NONE is not set",
+        "moonshim.toml:5: providers[0].api_keys[2]: environment variable EMPTY is empty",
+    ]
+
+
+def test_a_key_with_only_a_part_in_a_variable_cannot_do_without_it() -> None:
+    text = '[[providers]]\nname = "p"\napi_base_url = "https://h"\napi_key = "sk-${NONE}"'
+    expected = "moonshim.toml:4: providers[0].api_key: environment variable NONE is not set"
+    assert problems(text) == [expected]
 
 
 def test_a_variable_that_is_empty_is_told_wherever_it_stands() -> None:

@@ -46,6 +46,14 @@ def test_a_table_names_who_searches(table: str, expected: dict[str, Any]) -> Non
     assert config.web_search == WebSearch(**expected)
 
 
+@pytest.mark.parametrize("setting", ['api_key_env = "NONE"', 'api_key = "$NONE"'])
+def test_a_key_whose_variable_is_not_set_is_a_warning(setting: str) -> None:
+    config = toml(f'{PROVIDER}\n[web_search]\nprovider = "brave"\n{setting}')
+    assert config.web_search == WebSearch(provider="brave")
+    (note,) = config.notes
+    assert note.endswith("environment variable NONE is not set")
+
+
 def test_without_a_table_nobody_searches() -> None:
     assert toml(PROVIDER).web_search is None
 

@@ -49,10 +49,10 @@ class Problems:
             self._notes.append(self._locate(path, message))
             self.notes_by_path.setdefault(path, []).append(message)
 
-    def add_unknown(self, path: Path, messages: Sequence[str]) -> None:
+    def add_unknown(self, path: Path, messages: Sequence[str], *, is_note: bool = False) -> None:
         """Mark a value as unknown (a variable is not set): further problems with it are not reported."""
         for message in messages:
-            self.add(path, message)
+            (self.note if is_note else self.add)(path, message)
         if messages:
             self._unknown.add(path)
 

@@ -36,14 +36,20 @@ def read_keys(
     written = table.raw("api_key") if "api_key" in table else table.raw("apiKey")
     key = table.text("api_key", also=("apiKey",), empty=True)
     if isinstance(written, str) and written.strip():
-        variable = variable_of(written)
-        take(key, variable or "the configuration file", "api_key" if "api_key" in table else "apiKey")
+        variable, field = variable_of(written), "api_key" if "api_key" in table else "apiKey"
+        take(key, variable or "the configuration file", field)
         if key == "":
-            table.note("api_key", f"environment variable {variable} is empty")
+            table.note(field, f"environment variable {variable} is empty")
     several = table.raw("api_keys")
-    for place, text in enumerate(table.texts("api_keys") or ()):
-        raw = several[place] if isinstance(several, list) and place < len(several) else None
-        take(text, (variable_of(raw) if isinstance(raw, str) else None) or "the configuration file", "api_keys")
+    spelled = [one for one in several if isinstance(one, str)] if isinstance(several, list) else []
+    for place, text in enumerate(table.texts("api_keys", empty=True) or ()):
+        variable = variable_of(spelled[place])
+        if text.strip() or variable:
+            take(text, variable or "the configuration file", "api_keys")
+        if not text.strip() and variable:
+            table.problems.note((*table.at("api_keys"), place), f"environment variable {variable} is empty")
+        elif not text.strip():
+            table.problems.add((*table.at("api_keys"), place), "expected a string, got an empty string")
     in_environment, called = table.variable("api_key_env")
     if in_environment is not None:
         take(in_environment, called, "api_key_env")

@@ -11,7 +11,7 @@ from stat import S_ISREG
 from typing import Any, Final
 
 from moonshim.config.files.source_file import file_kind, file_problem
-from moonshim.config.files.variables import expand_variables, has_variable
+from moonshim.config.files.variables import expand_variables, has_variable, variable_of
 from moonshim.config.problems import Path, Problems, display_path, nearest
 from moonshim.engine.values.type_names import describe_type
 
@@ -20,6 +20,8 @@ __all__ = ["Table", "existing_file", "kind_of", "resolve_path"]
 _SWITCHES: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MISSING: Final = object()
+_API_KEYS: Final = ("api_key", "apiKey", "api_keys")
+"""Values that may be missing, as with `api_key_env`: if they are one variable that is not set, that is a warning."""
 
 
 class Table:
@@ -90,18 +92,18 @@ class Table:
             return None
         return value
 
-    def texts(self, key: str) -> tuple[str, ...] | None:
-        """A list of strings."""
+    def texts(self, key: str, *, empty: bool = False) -> tuple[str, ...] | None:
+        """A list of strings; an empty one among them is an error unless `empty` is set."""
         _, value = self._take(key)
         if value is _MISSING:
             return None
         if not isinstance(value, list):
             self._wrong(key, value, "a list of strings")
             return None
-        good = [text for text in value if isinstance(text, str) and text.strip()]
+        good = [text for text in value if isinstance(text, str) and (empty or text.strip())]
         if len(good) < len(value):
             for place, text in enumerate(value):
-                if not isinstance(text, str) or not text.strip():
+                if not isinstance(text, str) or not (empty or text.strip()):
                     wrong = "an empty string" if isinstance(text, str) else kind_of(text)
                     self.problems.add((*self.at(key), place), f"expected a string, got {wrong}")
         return tuple(good)
@@ -248,7 +250,8 @@ class Table:
         match value:
             case str() if "$" in value and self._environ is not None:
                 text, problems = expand_variables(value, self._environ)
-                self.problems.add_unknown(path, problems)
+                may_be_missing = path[len(self.path)] in _API_KEYS and variable_of(value) is not None
+                self.problems.add_unknown(path, problems, is_note=may_be_missing)
                 return text
             case list():
                 return [self._expand(one, (*path, place)) for place, one in enumerate(value)]
