@@ -18,6 +18,7 @@ _UNSEEN: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u
 """Characters that JSON allows unescaped, and terminals and viewers interpret: C1 controls, line separators, direction
 marks."""
 _encode: Final = msgspec.json.Encoder().encode
+_SCALARS: Final = frozenset({bool, int, float, type(None)})
 
 
 def without_secrets(value: Any) -> Any:
@@ -30,7 +31,7 @@ def without_secrets(value: Any) -> Any:
         case str():
             return mask_secrets(value) if len(value) >= 8 else value
         case dict():
-            return {name: without_secrets(one) for name, one in value.items()}
+            return {name: one if type(one) in _SCALARS else without_secrets(one) for name, one in value.items()}
         case list() | tuple():
             return [without_secrets(one) for one in value]
         case _:

@@ -86,7 +86,8 @@ def mask_secrets(text: str, secrets: Collection[str] = ()) -> str:
     >>> mask_secrets("nobody is called hunter2", ["hunter2"])
     'nobody is called …'
     """
-    text = _mask_spellings(text, secrets)
+    if secrets:
+        text = _mask_spellings(text, secrets)
     if text.isascii():  # some non-ASCII letters match `s` or `k` when case is ignored
         small = text.lower()
         for sign in _SIGNS:
@@ -123,7 +124,7 @@ def could_be_protocol(spelling: str) -> bool:
 
 
 def _mask_spellings(text: str, secrets: Collection[str]) -> str:
-    for spelling in spellings(secrets) if secrets else ():
+    for spelling in spellings(secrets):
         text = text.replace(spelling, "…")
     return text
 
