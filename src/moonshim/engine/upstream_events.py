@@ -18,6 +18,7 @@ __all__ = [
     "BlockEnded",
     "ChoiceSelected",
     "FinishReported",
+    "LogprobsReported",
     "OnlyText",
     "ResponseStarted",
     "SignatureReported",
@@ -87,6 +88,12 @@ class FinishReported(Struct, frozen=True):
     stop_sequence: str | None = None
 
 
+class LogprobsReported(Struct, frozen=True):
+    """The probabilities of the tokens in this payload: only a client that speaks the host's dialect gets them."""
+
+    logprobs: dict[str, Any]
+
+
 class StreamEnded(Struct, frozen=True):
     """The host ended the stream (`[DONE]`, `message_stop`)."""
 
@@ -134,6 +141,7 @@ UpstreamEvent: TypeAlias = (
     | SignatureReported
     | UsageReported
     | FinishReported
+    | LogprobsReported
     | StreamEnded
     | UpstreamFailed
     | Notice

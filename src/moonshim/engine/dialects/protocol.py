@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -19,6 +19,7 @@ __all__ = [
     "NUMBER",
     "TEXT",
     "Body",
+    "ChoicesEncoder",
     "ClientEncoder",
     "Decoder",
     "Dialect",
@@ -103,6 +104,14 @@ class Encoder(Protocol):
 
     def template(self, index: int) -> Template | None:
         """The template for the next non-empty text delta of this block; None if it must go through `feed`."""
+
+
+@runtime_checkable
+class ChoicesEncoder(Protocol):
+    """An encoder of the first choice of a response, whose dialect has room for others beside it (Chat)."""
+
+    def for_choice(self, index: int) -> Encoder:
+        """The encoder of another choice. That choice ends on its own; the end of the first one is the last event."""
 
 
 class ClientEncoder(Encoder, Protocol):
@@ -209,6 +218,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Makes the writer for a host that speaks this dialect too; None: responses are always encoded."""
     encode_response: Callable[[Sequence[ClientEvent], ResponseContext], Body]
     """All events of one response -> a complete response."""
+    encode_choices: Callable[[Mapping[int, Sequence[Event]], ResponseContext], Body] | None
+    """The same for several choices, by their index; None: a response has only one."""
     render_problem: Callable[[Problem], Body]
     counts_input_first: bool
     """Whether a stream starts with the number of input tokens."""

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from moonshim.engine.assemble import Assembler
 from moonshim.engine.frames import ChoicePart
 from moonshim.engine.plan import Plan
+from moonshim.engine.repair.finish import resolve_finish
 from moonshim.engine.repair.repairer import ResponseRepairer
 from moonshim.engine.repair.surrogates import SurrogateJoiner
 from moonshim.engine.upstream_events import FinishReported, SignatureReported
@@ -47,8 +48,11 @@ class Choice:
     @property
     def only_reasoning(self) -> bool:
         """Whether the choice has ended well, and contains nothing but reasoning."""
-        ending = self.repairer.ending
-        return isinstance(ending, Finished) and ending.reason == "stop" and self.repairer.only_reasoning
+        repairer, ending = self.repairer, self.repairer.ending
+        if ending is None and self.finish is not None and repairer.is_idle:
+            # The only thing that is not certain yet is that nothing follows the finish reason.
+            ending = resolve_finish(self.finish.reason, calls=False, cut_off=False, enforce=True)
+        return isinstance(ending, Finished) and ending.reason == "stop" and repairer.only_reasoning
 
     @property
     def message(self) -> Message:

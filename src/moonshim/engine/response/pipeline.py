@@ -18,7 +18,7 @@ from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.frames import ChoicePart, FrameQueue, HostFrame, Released
 from moonshim.engine.grammar.protocol import Notice
 from moonshim.engine.plan import Plan
-from moonshim.engine.repair.finish import STREAM_ENDED, resolve_finish
+from moonshim.engine.repair.finish import STREAM_ENDED
 from moonshim.engine.repair.repair_log import RepairLog
 from moonshim.engine.repair.repairer import ParsedText
 from moonshim.engine.response.choice import Choice
@@ -29,6 +29,7 @@ from moonshim.engine.upstream_events import (
     BlockEnded,
     ChoiceSelected,
     FinishReported,
+    LogprobsReported,
     OnlyText,
     ResponseStarted,
     SignatureReported,
@@ -79,6 +80,7 @@ class ResponsePipeline(Generic[Origin]):
         self.writer: Writer[Origin] = writer_for(plan, self.log, encoder)
         self._ends_with_reason, self._single = self.writer.ends_with_reason, self.writer.single
         self._keeps_frames, self._ignored = self.writer.keeps_frames, self.writer.ignored
+        self._passes_logprobs = not self._keeps_frames and not self._same_wire and plan.client is self._upstream
         self._stages = Stages(plan, self.log, collect=collect)
         self._collects_choices = (collect and not self._stages.is_active) or plan.options.assemble_tool_deltas
         self._earlier_message = Message("assistant")
@@ -126,7 +128,7 @@ class ResponsePipeline(Generic[Origin]):
     def message(self, index: int = 0) -> Message:
         """What has left of a choice."""
         if self._stages.is_active:
-            return Message("assistant") if index else self._stages.message
+            return self._stages.message(index)
         choice = self._choices.get(index)
         message = Message("assistant") if choice is None or not self._collect else choice.message
         if index or not self._earlier_message.parts:
@@ -163,15 +165,7 @@ class ResponsePipeline(Generic[Origin]):
     @property
     def only_reasoning(self) -> bool:
         """Whether the response has ended well, and contains nothing but reasoning."""
-        if len(self._choices) != 1:
-            return False
-        (choice,) = self._choices.values()
-        repairer, finish = choice.repairer, choice.finish
-        if repairer.ending is not None or finish is None:
-            return choice.only_reasoning
-        # The only thing that is not certain yet is that nothing follows the finish reason.
-        ending = resolve_finish(finish.reason, calls=False, cut_off=False, enforce=True)
-        return isinstance(ending, Finished) and ending.reason == "stop" and repairer.is_idle and repairer.only_reasoning
+        return len(self._choices) == 1 and all(choice.only_reasoning for choice in self._choices.values())
 
     # -- what comes ------------------------------------------------------------------
 
@@ -266,8 +260,7 @@ class ResponsePipeline(Generic[Origin]):
     def write_delta(self, block: int, text: str) -> list[Released[Origin]]:
         """A piece of a block that was read on the fast path, and whose block has no template."""
         frame: HostFrame[Origin] = HostFrame(None, None)
-        frame.parts = [ChoicePart(numbers=self._choices[0].repairer.numbers)]
-        frame.parts[0].events.append(BlockDelta(self._stages.first_block + block, text))
+        self._part(frame, self._choices[0]).events.append(BlockDelta(self._stages.first_block + block, text))
         return self.writer.write(frame)
 
     def resume(
@@ -334,13 +327,13 @@ class ResponsePipeline(Generic[Origin]):
     def _take_all(self, events: list[UpstreamEvent], frame: HostFrame[Origin]) -> bool:
         """Repair what was read, into the frame; whether the stream is over."""
         frame.read = events
-        choice = self._choices[0] if self._single else None
+        choice = None if self._ends_with_reason else self._choices[0]
         part = self._part(frame, choice) if choice is not None else None
         over = False
         for event in events:
             if type(event) is ChoiceSelected:
                 choice = self._choice(event.index)
-                part = frame.parts[0] if self._single and not event.index else self._part(frame, choice)
+                part = self._part(frame, choice) if self._ends_with_reason or event.index else frame.parts[0]
                 continue
             if choice is None and type(event) is TextDelta:
                 choice = self._choice(0)
@@ -366,7 +359,7 @@ class ResponsePipeline(Generic[Origin]):
         """Repair one thing that the host sent, into its part of the frame; whether the stream is over."""
         if self.closed or (self._held_back and not self._ends_with_reason):
             # After a failure of a stage it is not the host that goes on too long.
-            if self._stages.failure is None and type(event) is not StreamEnded:
+            if self._stages.failed is None and type(event) is not StreamEnded:
                 self.log.add(Repaired("after_done", str(frame.payload)[:_DETAIL_LENGTH]), 0)
             return False
         if choice is not None and part is not None:
@@ -424,7 +417,7 @@ class ResponsePipeline(Generic[Origin]):
                 self.saw_chunks = True
                 # Where the ending is written last, what follows the reason still belongs to the response.
                 choice.finish = choice.finish or event
-                if self._ends_with_reason or choice.index:
+                if self._ends_with_reason:
                     choice.flush_halves(part)
                     repairer.finish(event.reason, part)
                     if self._plan.options.assemble_tool_deltas:
@@ -437,6 +430,9 @@ class ResponsePipeline(Generic[Origin]):
             case ToolCallEnded(index=index):
                 if not self._ends_with_reason:
                     repairer.close_call(index, part)
+            case LogprobsReported(logprobs=logprobs):
+                if self._passes_logprobs:
+                    part.events.append(Opaque({"logprobs": logprobs}))
             case UnknownFields(fields=fields):
                 if not self._keeps_frames:
                     for name, value in fields.items():
@@ -486,7 +482,8 @@ class ResponsePipeline(Generic[Origin]):
     def _fail_choices(self, failed: Failed, index: int | None, frame: HostFrame[Origin]) -> bool:
         """The host reported an error, of all choices or of one; whether the stream is over."""
         if not self._ends_with_reason:
-            self._choices[0].repairer.abandon(failed, frame.parts[0])
+            for choice, part in self._all_parts(frame, self._choices.values()):
+                choice.repairer.abandon(failed, part)
             self._ending = failed
             return True
         self._error = frame.failed = failed
@@ -513,9 +510,8 @@ class ResponsePipeline(Generic[Origin]):
             released = [] if over else self._release_ready()
             if over or (self._queue.frames and self._waits_too_long(frame)):
                 released += self.release_held()
-        if self._stages.is_active and self._stages.failure is not None and not self.closed:
-            failure = self._stages.failure
-            self._ending, over = Failed(failure.code, str(failure), retryable=False), True
+        if self._stages.is_active and (failed := self._stages.failed) is not None and not self.closed:
+            self._ending, over = failed, True
         return released + self._close(frame) if over and not self._ends_with_reason else released
 
     def _waits_too_long(self, frame: HostFrame[Origin]) -> bool:
@@ -567,9 +563,13 @@ class ResponsePipeline(Generic[Origin]):
         ends = bool(events) and isinstance(events[-1], (Finished, Failed))
         if not self._ends_with_reason and (ends or self._ending is not None):
             events, ending = take_ending(events, failed=isinstance(self._ending, Failed))
-            part.events, self._ending = events, ending or self._ending
+            if part.index == 0:
+                self._ending = ending or self._ending
+            elif ending is not None:
+                events = [*events, ending]  # only the end of the first choice is that of the response
+            part.events = events
         if self._stages.is_active or self._renumbers:
-            part.events = self._stages.feed(events)
+            part.events = self._stages.feed(events, part.index)
         if not self._stages.is_active:
             assembler = self._choices[part.index].assembler
             if assembler is not None:
@@ -584,7 +584,7 @@ class ResponsePipeline(Generic[Origin]):
 
     def _close_events(self) -> list[Event]:
         self.closed, self._held_back = True, []
-        ending = self._ending
+        ending = self._stages.failed or self._ending
         if ending is None:
             return []
         if isinstance(ending, Finished):

@@ -14,7 +14,7 @@ from moonshim.engine.plan import Plan
 from moonshim.engine.repair.finish import STREAM_ENDED
 from moonshim.engine.response.body import Mended, mend_response
 from moonshim.engine.response.stream import Framing, Mender
-from moonshim.engine.response.writers import EventCollector
+from moonshim.engine.response.writers import ChoicesCollector
 from moonshim.engine.stages import TransformerFailed
 from moonshim.engine.values.conversation import Message, Usage
 from moonshim.engine.values.events import Failed, Finished, Repaired
@@ -209,22 +209,21 @@ class _CollectedResponse(_StreamedResponse):
     """From stream to whole answer: nothing leaves before the end, and nothing at all if that is an error."""
 
     def __init__(self, plan: Plan, input_format: Framing, *, hold_empty: bool, limit: int) -> None:
-        self._plan, self._collector = plan, EventCollector()
+        self._plan, self._collector = plan, ChoicesCollector()
         mender = Mender(plan=plan, framing=input_format, encoder=self._collector, hold_empty=hold_empty, limit=limit)
         super().__init__(mender, limit, input_format)
 
     def feed(self, data: bytes) -> bytes:
         super().feed(data)
         if self._mender.problem is not None:
-            self._collector.events.clear()
+            self._collector = ChoicesCollector()  # nothing of it is written
         return b""
 
     def flush(self) -> bytes:
         super().flush()
         if self.problem is not None:
             return b""
-        assert self._plan.client is not None, "the mender has an encoder"
-        return encode(self._plan.client.encode_response(self._collector.events, self._plan.reply))
+        return encode(_encode_collected(self._plan, self._collector))
 
     def fail(self, problem: Problem) -> bytes:
         super().fail(problem)
@@ -254,7 +253,7 @@ class _WholeResponse:
         self._data = bytearray()
         self._problem: Problem | None = None
         self._outcome = _Outcome()
-        self._collector = EventCollector()
+        self._collector = ChoicesCollector()
         self._mender: Mender | None = None
         """Writes the response as a stream, or as the continuation of one that was only reasoning."""
         self._mended: Mended | None = None
@@ -330,8 +329,7 @@ class _WholeResponse:
             return out
         if self._outcome.problem is not None:
             return b""
-        assert self._plan.client is not None, "the mender has an encoder"
-        return encode(self._plan.client.encode_response(self._collector.events, self._plan.reply))
+        return encode(_encode_collected(self._plan, self._collector))
 
     def _writer(self) -> Mender:
         if self._mender is None:
@@ -400,6 +398,15 @@ def _outcome(source: ResponseStream | Mender | Mended, usage: Usage | None, prob
     return _Outcome(
         source.message, source.ending, usage, source.repair_counts, source.repairs, problem, source.reasoning_field
     )
+
+
+def _encode_collected(plan: Plan, collected: ChoicesCollector) -> dict[str, Any]:
+    """The whole response, with every choice that the client's dialect has room for."""
+    client = plan.client
+    assert client is not None, "the mender has an encoder"
+    if client.encode_choices is not None:
+        return client.encode_choices(collected.choices, plan.reply)
+    return client.encode_response(collected.events, plan.reply)
 
 
 # --- what went wrong --------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from moonshim.engine.assemble import Assembler
 from moonshim.engine.plan import Plan
 from moonshim.engine.repair.repair_log import RepairLog
-from moonshim.engine.stages import TransformerFailed
+from moonshim.engine.stages import StageChain
 from moonshim.engine.values.conversation import Message
 from moonshim.engine.values.events import (
     BlockClosed,
@@ -24,51 +24,61 @@ __all__ = ["Stages", "take_ending"]
 
 
 class Stages:
-    """Runs events through the stages of one response, and numbers its blocks on after a retry."""
+    """Runs the events of each choice through stages of its own, and numbers blocks on after a retry."""
 
-    __slots__ = ("_assembler", "_blocks", "_chain", "_log", "first_block", "is_active")
+    __slots__ = ("_assemblers", "_blocks", "_chains", "_collect", "_log", "_plan", "first_block", "is_active")
 
     def __init__(self, plan: Plan, log: RepairLog, *, collect: bool) -> None:
-        self._chain = plan.stages()
-        self._log = log
-        self.is_active = bool(self._chain)
+        self._plan, self._log, self._collect = plan, log, collect
+        self._chains: dict[int, StageChain] = {0: plan.stages()}
+        self.is_active = bool(self._chains[0])
         """Whether there are any stages."""
-        self._assembler = Assembler(plan.names) if self.is_active and collect else None
+        self._assemblers: dict[int, Assembler] = {}
         self._blocks = 0
         self.first_block = 0
-        """The number of blocks before a retry."""
+        """The number of blocks before a retry, which only a response with one choice has."""
 
     @property
-    def failure(self) -> TransformerFailed | None:
-        """The stage that failed, if one did."""
-        return self._chain.failure if self.is_active else None
+    def failed(self) -> Failed | None:
+        """How the response ends because a stage of one of its choices failed; None: none did."""
+        failure = next((chain.failure for chain in self._chains.values() if chain.failure is not None), None)
+        return None if failure is None else Failed(failure.code, str(failure), retryable=False)
 
-    @property
-    def message(self) -> Message:
-        """What the stages made of the response so far."""
-        return self._assembler.message if self._assembler is not None else Message("assistant")
+    def message(self, choice: int = 0) -> Message:
+        """What the stages made of a choice so far."""
+        assembler = self._assemblers.get(choice)
+        return assembler.message if assembler is not None else Message("assistant")
 
     def start_retry(self) -> None:
         """The blocks of another response follow."""
         self.first_block = self._blocks
 
-    def feed(self, events: list[Event]) -> list[Event]:
-        """What is written for these events."""
+    def feed(self, events: list[Event], choice: int = 0) -> list[Event]:
+        """What is written for these events of a choice."""
         out: list[Event] = []
+        chain, assembler = self._chain_of(choice) if self.is_active else (None, None)
+        first_block = self.first_block if choice == 0 else 0
         for event in events:
-            if isinstance(event, BlockOpened):
+            if isinstance(event, BlockOpened) and choice == 0:
                 self._blocks += 1
-            if self.first_block and isinstance(event, (BlockOpened, BlockDelta, BlockSigned, BlockClosed)):
-                event = replace(event, index=self.first_block + event.index)
-            for one in self._chain.feed(event) if self.is_active else (event,):
+            if first_block and isinstance(event, (BlockOpened, BlockDelta, BlockSigned, BlockClosed)):
+                event = replace(event, index=first_block + event.index)
+            for one in chain.feed(event) if chain is not None else (event,):
                 if isinstance(one, Repaired):
                     if one is not event:
-                        self._log.add(one, 0)
+                        self._log.add(one, choice)
                     continue
-                if self._assembler is not None and not isinstance(one, (Finished, Failed)):
-                    self._assembler.feed(one)
+                if assembler is not None and not isinstance(one, (Finished, Failed)):
+                    assembler.feed(one)
                 out.append(one)
         return out
+
+    def _chain_of(self, choice: int) -> tuple[StageChain, Assembler | None]:
+        if choice not in self._chains:
+            self._chains[choice] = self._plan.stages()
+        if choice not in self._assemblers and self._collect:
+            self._assemblers[choice] = Assembler(self._plan.names)
+        return self._chains[choice], self._assemblers.get(choice)
 
 
 def take_ending(events: list[Event], *, failed: bool) -> tuple[list[Event], Finished | Failed | None]:

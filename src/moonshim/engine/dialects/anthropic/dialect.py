@@ -39,6 +39,7 @@ ANTHROPIC: Final = Dialect(
     encoder=MessagesEncoder,
     patch_writer=MessagesPatchWriter,
     encode_response=encode_response,
+    encode_choices=None,
     render_problem=render_problem,
     counts_input_first=True,
     has_event_names=True,

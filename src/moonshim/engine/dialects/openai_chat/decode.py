@@ -14,6 +14,7 @@ from moonshim.engine.grammar.protocol import Channel, Notice
 from moonshim.engine.upstream_events import (
     ChoiceSelected,
     FinishReported,
+    LogprobsReported,
     OnlyText,
     ResponseStarted,
     StreamEnded,
@@ -116,6 +117,8 @@ class ChatDecoder:
         delta = choice.get("delta") if type(choice) is dict else None
         if type(delta) is not dict or choice.get("finish_reason") or choice.get("usage") is not None:
             return None
+        if choice.get("logprobs"):
+            return None
         if type(choice.get("index")) is not int or choice["index"] != 0:
             return None
         if delta.get("role") or (not delta.keys() <= _KNOWN and self._unknown(delta, 0) is not None):
@@ -130,6 +133,8 @@ class ChatDecoder:
         choice = choices[0]
         delta = choice.get("delta") if type(choice) is dict else None
         if type(delta) is not dict or len(delta) != 1 or choice.get("finish_reason") or choice.get("usage"):
+            return None
+        if choice.get("logprobs"):
             return None
         content, index = delta.get("content"), choice.get("index")
         if type(content) is not str or type(index) is not int or index:
@@ -157,6 +162,7 @@ class ChatDecoder:
             out.append(Notice("finish_reason", "moved from the delta to the choice"))
         raw = raw if isinstance(raw, str) and raw else None
         self._read_delta(delta, index, out, over=raw is not None)
+        out += _read_logprobs(choice)
         if raw is not None:
             out.append(FinishReported(raw, raw))
 
@@ -302,10 +308,16 @@ def decode_response(body: Json) -> list[UpstreamEvent]:
                 number += 1
             out.append(event)
         out += [ToolCallEnded(one) for one in range(number)]
+        out += _read_logprobs(choice)
         raw = choice.get("finish_reason")
         raw = raw if isinstance(raw, str) and raw else None
         out.append(FinishReported(raw, raw))
     return [*out, StreamEnded()]
+
+
+def _read_logprobs(choice: Json) -> list[UpstreamEvent]:
+    logprobs = choice.get("logprobs")
+    return [LogprobsReported(logprobs)] if isinstance(logprobs, dict) and logprobs else []
 
 
 def _start(payload: Json) -> ResponseStarted:

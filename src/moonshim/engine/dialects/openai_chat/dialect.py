@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from moonshim.engine.dialects.openai_chat.decode import ChatDecoder, decode_response
-from moonshim.engine.dialects.openai_chat.encode import ChatEncoder, encode_response
+from moonshim.engine.dialects.openai_chat.encode import ChatEncoder, encode_choices, encode_response
 from moonshim.engine.dialects.openai_chat.errors import render_problem
 from moonshim.engine.dialects.openai_chat.extras import (
     DIALECT,
@@ -39,6 +39,7 @@ OPENAI_CHAT: Final = Dialect(
     encoder=ChatEncoder,
     patch_writer=ChatPatchWriter,
     encode_response=encode_response,
+    encode_choices=encode_choices,
     render_problem=render_problem,
     counts_input_first=False,
     has_event_names=False,

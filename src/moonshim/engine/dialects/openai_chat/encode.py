@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, TypeAlias, assert_never
 
@@ -26,7 +26,7 @@ from moonshim.engine.values.events import (
 )
 from moonshim.engine.values.searches import ClientEvent, SearchEnded, SearchStarted, TextCited
 
-__all__ = ["ChatEncoder", "encode_response"]
+__all__ = ["ChatEncoder", "encode_choices", "encode_response"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -34,11 +34,13 @@ _FIELDS: Final = {"text": "content", "reasoning": "reasoning_content"}
 
 
 class ChatEncoder:
-    """Writes one answer: a role first, an index on every tool delta, one finish, usage where it was asked for."""
+    """Writes one choice: a role first, an index on every tool delta, one finish, usage where it was asked for."""
 
-    def __init__(self, reply: ResponseContext) -> None:
-        self._reply = reply
-        self._frame: Json = {}
+    def __init__(self, reply: ResponseContext, *, index: int = 0, frame: Json | None = None) -> None:
+        """`frame`: the fields that name the response, the same object for all its choices."""
+        self._reply, self._index = reply, index
+        self._frame: Json = {} if frame is None else frame
+        self._has_role = False
         self._kinds: dict[int, str] = {}
         self._numbers: dict[int, int] = {}
         self._detailed = 0
@@ -48,6 +50,10 @@ class ChatEncoder:
         self._offsets: dict[int, int] = {}
         """Where each text block starts in the content: its citations count from there."""
         self._length = self._annotated = 0
+
+    def for_choice(self, index: int) -> ChatEncoder:
+        """The encoder of another choice of the same response."""
+        return ChatEncoder(self._reply, index=index, frame=self._frame)
 
     def feed(self, event: ClientEvent) -> list[Json]:
         """The chunks that tell this event."""
@@ -80,13 +86,15 @@ class ChatEncoder:
             case Finished():
                 return [*self._started(), *self._finish(event)]
             case Failed():
-                return [error_chunk(event)]
+                return [error_chunk(event, {"index": self._index} if self._index else None)]
+            case Opaque(payload=payload):
+                return [*self._started(), self._chunk({}, fields=payload)]
             case TextCited():
                 # Clients put the entries of a stream together by their index.
                 self._annotated += 1
                 numbered = {"index": self._annotated - 1, **_annotation(event, self._offsets[event.index])}
                 return [self._chunk({"annotations": [numbered]})]
-            case Repaired() | Opaque() | SearchStarted() | SearchEnded():
+            case Repaired() | SearchStarted() | SearchEnded():
                 return []
             case _:
                 assert_never(event)
@@ -109,18 +117,20 @@ class ChatEncoder:
         return self._detailed - 1
 
     def _start(self, started: Started) -> list[Json]:
-        if self._frame:
+        if self._has_role:
             return []
-        self._frame = {
-            "id": _id(started.id or self._reply.id),
-            "object": "chat.completion.chunk",
-            "created": started.created if started.created is not None else self._reply.created,
-            "model": self._reply.model,
-        }
+        self._has_role = True
+        if not self._frame:
+            self._frame |= {
+                "id": _id(started.id or self._reply.id),
+                "object": "chat.completion.chunk",
+                "created": started.created if started.created is not None else self._reply.created,
+                "model": self._reply.model,
+            }
         return [self._chunk({"role": "assistant", "content": ""})]
 
     def _started(self) -> list[Json]:
-        return [] if self._frame else self._start(Started())
+        return [] if self._has_role else self._start(Started())
 
     def _open_call(self, opened: BlockOpened) -> list[Json]:
         number = self._numbers[opened.index] = len(self._numbers)
@@ -152,22 +162,57 @@ class ChatEncoder:
             out.append({**self._frame, "choices": [], "usage": write_usage(finished.usage)})
         return out
 
-    def _chunk(self, delta: Json, finish: str | None = None) -> Json:
-        return {**self._frame, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+    def _chunk(self, delta: Json, finish: str | None = None, fields: Mapping[str, Any] | None = None) -> Json:
+        choice = {"index": self._index, "delta": delta, **(fields or {}), "finish_reason": finish}
+        return {**self._frame, "choices": [choice]}
 
 
 def encode_response(events: Sequence[ClientEvent], reply: ResponseContext) -> Json:
     """The whole response that these events tell; an answer that broke off is an error."""
-    started, calls = Started(), list[Json]()
+    return encode_choices({0: events}, reply)
+
+
+def encode_choices(choices: Mapping[int, Sequence[ClientEvent]], reply: ResponseContext) -> Json:
+    """The whole response with these choices, by their index.
+
+    If the first one broke off, it is an error. If another one did, that has no finish reason, and the error is beside
+    the choices.
+    """
+    started, usage = Started(), None
+    written, failures = list[Json](), list[Json]()
+    for index, events in sorted(choices.items()):
+        ending = next((event for event in events if isinstance(event, (Finished, Failed))), None)
+        if isinstance(ending, Failed):
+            if index == 0:
+                return error_chunk(ending)
+            failures.append(error_chunk(ending, {"index": index}))
+        elif ending is not None and ending.usage is not None:
+            usage = ending.usage
+        started = next((event for event in events if isinstance(event, Started)), started)
+        written.append({"index": index, **_whole_choice(events, reply)})
+    body: Json = {
+        "id": _id(started.id or reply.id),
+        "object": "chat.completion",
+        "created": started.created if started.created is not None else reply.created,
+        "model": reply.model,
+        "choices": written,
+    }
+    if usage is not None:
+        body["usage"] = write_usage(usage)
+    return body | (failures[0] if failures else {})
+
+
+def _whole_choice(events: Iterable[ClientEvent], reply: ResponseContext) -> Json:
+    """The message of these events, and how it ended."""
+    calls = list[Json]()
     texts: dict[str, list[list[str]]] = {"content": [], "reasoning_content": []}
     where: dict[int, list[str]] = {}
     details: list[Json] = []
     annotations: list[Json] = []
-    ending: Finished | None = None
+    logprobs: dict[str, list[Any]] = {}
+    reason: str | None = None
     for event in events:
         match event:
-            case Started():
-                started = event
             case BlockOpened(kind="call"):
                 where[event.index] = []
                 calls.append({"block": event.index, "opened": event})
@@ -183,10 +228,11 @@ def encode_response(events: Sequence[ClientEvent], reply: ResponseContext) -> Js
                     len(piece) for text in texts["content"] if text is not where[event.index] for piece in text
                 )
                 annotations.append(_annotation(event, before))
+            case Opaque(payload={"logprobs": dict(more)}):
+                for name, entries in more.items():
+                    logprobs.setdefault(name, []).extend(entries if isinstance(entries, list) else ())
             case Finished():
-                ending = event
-            case Failed():
-                return error_chunk(event)
+                reason = event.reason
             case _:
                 pass
     content, reasoning = ("".join(chain.from_iterable(texts[field])) for field in ("content", "reasoning_content"))
@@ -199,16 +245,8 @@ def encode_response(events: Sequence[ClientEvent], reply: ResponseContext) -> Js
         message["annotations"] = annotations
     if calls:
         message["tool_calls"] = [_whole_call(one["opened"], "".join(where[one["block"]]), reply) for one in calls]
-    body: Json = {
-        "id": _id(started.id or reply.id),
-        "object": "chat.completion",
-        "created": started.created if started.created is not None else reply.created,
-        "model": reply.model,
-        "choices": [{"index": 0, "message": message, "finish_reason": ending.reason if ending else None}],
-    }
-    if ending is not None and ending.usage is not None:
-        body["usage"] = write_usage(ending.usage)
-    return body
+    kept = {"logprobs": {name: entries or None for name, entries in logprobs.items()}} if logprobs else {}
+    return {"message": message, **kept, "finish_reason": reason}
 
 
 def _annotation(cited: TextCited, offset: int) -> Json:

@@ -39,6 +39,7 @@ OPENAI_RESPONSES: Final = Dialect(
     encoder=ResponsesEncoder,
     patch_writer=None,
     encode_response=encode_response,
+    encode_choices=None,
     render_problem=render_problem,
     counts_input_first=False,
     has_event_names=True,
