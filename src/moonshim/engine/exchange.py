@@ -386,7 +386,11 @@ class Exchange:
 
         Of several choices, the last one may not have begun.
         """
-        return self.prepared.body.get("n") in (None, 1) and self.stream.complete
+        return self._wants_one_choice and self.stream.complete
+
+    @property
+    def _wants_one_choice(self) -> bool:
+        return self.prepared.body.get("n") in (None, 1)
 
     # --- another round -----------------------------------------------------------------------------------------
 
@@ -458,8 +462,10 @@ class Exchange:
         Models that think now and then stop before they answer; the second time they rarely do. The ending of such a
         response is held back, and `start_retry` lets the response to the second request follow in the same stream: the
         client sees one response, and the usage of both. Where the second request fails, `end` gives what there is.
+        Several choices are left as they are: one that is empty cannot be requested again on its own.
         """
-        return self.target.retry_empty_answer and not self._retried and self.stream.only_reasoning
+        may_retry = self.target.retry_empty_answer and not self._retried and self._wants_one_choice
+        return may_retry and self.stream.only_reasoning
 
     def start_retry(self, content_type: str | None) -> None:
         """The host accepted the second request; the bytes of its response follow."""

@@ -107,7 +107,7 @@ class Plan:
         return custom or bool(self._transformers) or not (self.client.name == self.upstream.name == "openai_chat")
 
     def stages(self) -> StageChain:
-        """New stages for one response, in the order of processing: the last transformer of the chain first."""
+        """New stages for one choice, in the order of processing: the last transformer of the chain first."""
         return StageChain(
             (name_of(transformer), stage)
             for transformer in self._transformers

@@ -66,20 +66,13 @@ CASES: dict[str, tuple[str, str, Json, Json, list[str]]] = {
     "all fixed fields are left out": (
         "openrouter",
         "k2.7",
-        {"temperature": 0, "top_p": 1, "presence_penalty": 0.5, "frequency_penalty": -1, "n": 2},
+        {"temperature": 0, "top_p": 1, "presence_penalty": 0.5, "frequency_penalty": -1, "n": 0},
         {},
         ["fixed_sampling"] * 5,
     ),
     "self-hosted models sample as they are told": ("vllm", "k2.5", {"temperature": 0.2}, {"temperature": 0.2}, []),
     "K2 takes temperatures up to 1": ("moonshot", "k2", {"temperature": 1.7}, {"temperature": 1.0}, ["sampling_range"]),
     "a negative temperature becomes 0": ("sglang", "k3", {"temperature": -1}, {"temperature": 0.0}, ["sampling_range"]),
-    "near 0 there is one answer": (
-        "moonshot",
-        "k2",
-        {"temperature": 0, "n": 3},
-        {"temperature": 0},
-        ["fixed_sampling"],
-    ),
     "too many output tokens are cut": ("groq", "k2", {"max_tokens": 20_000}, {"max_tokens": 16_384}, ["max_tokens"]),
     "the client's name of the limit stays": (
         "moonshot",
@@ -470,13 +463,27 @@ requests = st.builds(
 )
 
 
+@pytest.mark.parametrize(
+    ("generation", "fields", "when"),
+    [("k3", {}, "for this model"), ("k2.6", {}, "for this model"), ("k2", {"temperature": 0}, "temperature near 0")],
+)
+def test_fewer_choices_than_requested_are_an_error(generation: str, fields: Json, when: str) -> None:
+    with pytest.raises(CannotExpress, match=when) as caught:
+        sent("moonshot", generation, {**fields, "n": 3})
+    assert caught.value.field == "n"
+
+
 @given(st.sampled_from(HOSTS), st.sampled_from(DIALECTS), st.sampled_from(GENERATIONS[:-1]), requests)
 def test_whatever_is_asked_for_the_host_accepts(host: str, dialect: str, generation: str, request: Request) -> None:
     asked = msgspec.structs.replace(
         request, model=MODELS[generation], messages=(Message("user", (Text("hi"),)),), locations=("messages[0]",)
     )
     profile = profile_for(host=host, model=asked.model, upstream=dialect)
-    conditioned, changes = adapt_parameters(asked, profile, OPTIONS)
+    try:
+        conditioned, changes = adapt_parameters(asked, profile, OPTIONS)
+    except CannotExpress:
+        assert (asked.sampling.n or 1) > 1
+        return
     assert adapt_parameters(conditioned, profile, OPTIONS) == (conditioned, [])
     assert all(change.detail and change.place for change in changes)
     if dialect == "openai_chat" and profile.dialect == dialect:

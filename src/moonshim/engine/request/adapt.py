@@ -47,7 +47,7 @@ from moonshim.engine.values.conversation import (
 from moonshim.engine.values.expected import ExpectedAnswer
 from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.web_search import SEARCH_NAME, SearchAccess, SearchTool
-from moonshim.errors import InvalidInput
+from moonshim.errors import CannotExpress, InvalidInput
 
 __all__ = ["AdaptedRequest", "adapt_foreign_history", "adapt_request"]
 
@@ -122,6 +122,8 @@ def adapt_request(
     if default != options.tool_choice_default:
         options = replace(options, tool_choice_default=default)
     adapted, more_changes = adapt_parameters(adapted, profile, options)
+    if adapter.search is not None and (request.sampling.n or 1) > 1:
+        raise CannotExpress("n must be 1 with a web search, whose rounds continue a single choice", field="n")
     search = _limit_calls(adapter.search, request)
     return AdaptedRequest(adapted, changes + more_changes, adapter.by_name, search, demand.expected)
 

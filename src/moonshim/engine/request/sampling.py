@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.values.conversation import Change, Sampling
+from moonshim.errors import CannotExpress
 
 __all__ = ["fit_sampling"]
 
@@ -29,6 +30,8 @@ _HUGE: Final = 10**15
 def fit_sampling(sampling: Sampling, profile: HostProfile, *, thinking: bool) -> tuple[Sampling, list[Change]]:
     """The sampling to send, and each change. For models other than Kimi only the token limit is adapted.
 
+    Raises `CannotExpress` for a host that returns fewer choices than `n`: without it, a client would miss some.
+
     >>> from moonshim.engine.hosts.detect import profile_for
     >>> row = profile_for(host="moonshot", model="kimi-k3")
     >>> fit_sampling(Sampling(temperature=0.2, top_p=0.95), row, thinking=True)[0] == Sampling(top_p=0.95)
@@ -45,6 +48,8 @@ def fit_sampling(sampling: Sampling, profile: HostProfile, *, thinking: bool) ->
     for name, fixed in profile.fixed_sampling.items():
         value, allowed = getattr(sampling, name), fixed.thinking if thinking else fixed.plain
         if value is not None and value not in allowed:
+            if name == "n" and value > 1:
+                raise _too_many_choices(value, "for this model")
             only = " or ".join(f"{each:g}" for each in allowed)
             why = f"the host accepts only {only}" if only else "the host refuses it"
             change(name, None, "fixed_sampling", f"{name} {_format_number(value)} dropped: {why}")
@@ -65,10 +70,16 @@ def fit_sampling(sampling: Sampling, profile: HostProfile, *, thinking: bool) ->
             change(field, None, "sampling_range", f"{field} dropped: it must be greater than 0")
     heat, count = new.get("temperature", sampling.temperature), new.get("n", sampling.n)
     if profile.one_when_greedy and heat is not None and heat < _GREEDY and count is not None and count > 1:
-        change("n", None, "fixed_sampling", "n dropped: with a temperature near 0, the host accepts only n=1")
+        raise _too_many_choices(count, "with a temperature near 0")
     _fit_tokens(new.get("max_tokens", sampling.max_tokens), profile, change)
     _fit_stop(sampling.stop, profile, change)
     return (replace(sampling, **new) if new else sampling), changes
+
+
+def _too_many_choices(count: int, when: str) -> CannotExpress:
+    return CannotExpress(
+        f"n is {count}, but the host returns a single choice {when}: send n=1, or a request for each", field="n"
+    )
 
 
 def _format_number(value: float) -> str:

@@ -26,7 +26,7 @@ from moonshim.engine.signing import Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change, Message, Reasoning, Request, Sampling, ToolResult
 from moonshim.engine.values.type_names import describe_type
 from moonshim.engine.wire.json_fields import LIST, STRING, check_fields, read_not_empty
-from moonshim.errors import InvalidInput
+from moonshim.errors import CannotExpress, InvalidInput
 
 __all__ = ["drop_unsupported", "parse_request", "render_request"]
 
@@ -154,6 +154,11 @@ def _report_thinking(request: Request, body: Json) -> list[Change]:
 
 def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
     """The request for a host of another dialect, and what was removed."""
+    if (count := request.sampling.n) is not None and count > 1:
+        raise CannotExpress(
+            f"n is {count}, but the API of this model's host returns a single choice: send n=1, or a request for each",
+            field="n",
+        )
     changes = [
         Change("cannot_say", f"{key} dropped: only Chat hosts support it", key)
         for key, value in body_fields(request).items()
