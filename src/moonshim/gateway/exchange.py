@@ -4,7 +4,8 @@
 
     read_request -> documents -> route -> recall -> [ prepare -> open -> read -> feed -> write ]* -> remember
 
-A host that fails before anything of its response was passed on is asked again, or the next one is. After that there is
+A host that fails before anything of its response was passed on is asked again, or the next one is; one that a request
+cannot be expressed for (several choices where its API returns one) is left out. After that there is
 no second host: a failure ends the response with an error in the client's dialect. The one exception is a response of
 nothing but reasoning, where the provider's `retry_empty_answer` is on.
 """
@@ -23,6 +24,7 @@ from moonshim.config import Target
 from moonshim.engine.exchange import CONTENT_TYPES, Exchange
 from moonshim.engine.prepare import ParsedRequest, read_request
 from moonshim.errors import (
+    CannotExpress,
     MoonshimError,
     Problem,
     ProblemKind,
@@ -83,11 +85,17 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
     attempts = Attempts(targets, snapshot.config.retries, state.breakers, state.retry_budget, state.random, call.tenant)
     upstream_attempt: UpstreamAttempt | None = None
     failures: list[tuple[Target, Problem]] = []
+    unfit: CannotExpress | None = None
     while (attempt := attempts.next(state.clock())) is not None:
         try:
             if attempt.wait:
                 await asyncio.sleep(attempt.wait)
-            await call.run_work(current.prepare, snapshot.request_target(attempt.target))
+            try:
+                await call.run_work(current.prepare, snapshot.request_target(attempt.target))
+            except CannotExpress as error:
+                unfit = unfit or error
+                attempts.unfit()
+                continue
             record.price = snapshot.price(attempt.target)
             search = current.prepared.search
             record.search_fee = None if search is None else snapshot.search_fee(attempt.target, search.runner)
@@ -120,6 +128,8 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
         finally:
             state.report_breaker(attempt.target.provider.name)
     problem = attempts.problem
+    if problem is None and unfit is not None:
+        return await _send_error(call, current, unfit)
     if problem is None:
         raise Refused(attempts.unavailable(state.clock()))
     record.outcome, record.error = "upstream_error", problem.in_short

@@ -211,6 +211,10 @@ class Attempts:
         """The target answered, and its response is being read."""
         self._breakers.succeeded(attempt.target.provider.name, self._tenant)
 
+    def unfit(self) -> None:
+        """The request cannot be expressed for the target, which was not called: go on with the next one."""
+        self._go_on()
+
     def corrected(self, attempt: Attempt) -> None:
         """The target refused a request that has been corrected: retry at once, beyond the usual attempts."""
         self._breakers.succeeded(attempt.target.provider.name, self._tenant)
