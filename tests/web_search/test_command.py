@@ -64,6 +64,21 @@ def test_a_program_that_fails_says_why(script: str, problem: str) -> None:
         search(script)
 
 
+def test_a_program_need_not_read_the_query() -> None:
+    page = '[{"url": "https://a.example/", "title": "A page"}]'
+
+    async def test() -> None:
+        client = UpstreamClient()
+        settings = WebSearch(provider="command", command=("echo", page))
+        try:
+            for _ in range(30):  # some of them have ended before the query is sent
+                assert [result.title for result in await run_search(settings, client, "q")] == ["A page"]
+        finally:
+            await client.close()
+
+    run(test())
+
+
 def test_a_program_that_does_not_exist_is_named() -> None:
     async def test() -> None:
         client = UpstreamClient()

@@ -54,7 +54,8 @@ async def run_command(command: Sequence[str], query: str, *, max_bytes: int) -> 
 async def _exchange(process: asyncio.subprocess.Process, query: str, max_bytes: int) -> bytes:
     assert process.stdin is not None
     assert process.stdout is not None
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a program need not read its input
+    # A program need not read its input. If it has ended already, uvloop raises a RuntimeError.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError, RuntimeError):
         process.stdin.write(query.encode("utf-8", "replace"))
         await process.stdin.drain()
     process.stdin.close()
