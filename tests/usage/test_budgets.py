@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from moonshim.config import Budget, Config, GatewayKey, Price, ProviderConfig, WebSearch
+from moonshim.config import Budget, Config, GatewayKey, Price, ProviderConfig, Routes, WebSearch
 from moonshim.usage.budgets import (
     TOKENS,
     BudgetCounter,
@@ -42,6 +42,18 @@ def test_models_without_a_price_are_reported() -> None:
     (line,) = budget_warnings(config)
     assert line.startswith("key 'alice': it has a budget in $ or ¥, so requests for models without a price in $ or ¥ ")
     assert line.endswith("are refused (own/c, own/d); add their prices to `[prices]`")
+
+
+def test_models_that_only_aliases_and_routes_name_are_reported() -> None:
+    config = Config(
+        providers=(ProviderConfig(name="own", api_base_url="http://localhost:8000/v1"),),
+        aliases={"claude-*": ("own/a", "own/b/c"), "kimi-*": ("own/*",), "gpt-*": ("Own,a",)},
+        routes=Routes(think=("own/d",)),
+        keys=(KEY,),
+        prices={"own/d": Price(input=Decimal(1), output=Decimal(1))},
+    )
+    (line,) = budget_warnings(config)
+    assert "are refused (own/a, own/b/c);" in line
 
 
 @pytest.mark.parametrize(

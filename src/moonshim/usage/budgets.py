@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -11,7 +12,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from moonshim.config import Budget, BudgetPeriod, Config, GatewayKey
+from moonshim.config import Budget, BudgetPeriod, Config, GatewayKey, ProviderConfig
 from moonshim.store import Store, key_space
 from moonshim.usage.cost import decimal_text, exact_money, money
 from moonshim.usage.prices import PriceList
@@ -227,8 +228,8 @@ def budget_warnings(config: Config) -> list[str]:
         currencies = hard_currencies(key)
         unknown = [
             f"{provider.name}/{model}"
-            for provider in config.providers
-            for model in (provider.models if currencies else ())
+            for provider in (config.providers if currencies else ())
+            for model in _models_of(provider, config)
             if (price := prices.find(model, provider=provider.name, base_url=provider.api_base_url)) is None
             or price.currency not in currencies
         ]
@@ -248,6 +249,14 @@ def budget_warnings(config: Config) -> list[str]:
                     f"{wanted}; set `price` in `[web_search]`"
                 )
     return lines
+
+
+def _models_of(provider: ProviderConfig, config: Config) -> list[str]:
+    """The models that the configuration names: in the provider's list, and in aliases and routes."""
+    named = (*config.aliases.values(), *config.routes.targets.values())
+    places = [re.split("[/,]", target, maxsplit=1) for targets in named for target in targets]
+    pointed = [place[1] for place in places if len(place) == 2 and place[0].lower() == provider.name.lower()]
+    return [model for model in dict.fromkeys([*provider.models, *pointed]) if model != "*"]
 
 
 def hard_currencies(key: GatewayKey) -> set[str]:
