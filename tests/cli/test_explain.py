@@ -47,6 +47,26 @@ def test_people_get_the_body_and_then_the_changes_without_colours_in_a_pipe() ->
     assert "toolu_01 -> functions.Read:0 (history_id)" in out
 
 
+NOTES = {"type": "text", "media_type": "text/plain", "data": "Some notes."}
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+
+
+@pytest.mark.parametrize(
+    ("added", "rule"),
+    [
+        ({"messages": [{"role": "user", "content": [{"type": "document", "source": NOTES}]}]}, "document_text"),
+        ({"messages": [{"role": "user", "content": "News?"}], "tools": [SEARCH]}, "tool_left_out"),
+    ],
+    ids=["document", "web search"],
+)
+def test_a_messages_request_is_recognized_by_its_documents_and_tools(added: dict[str, Any], rule: str) -> None:
+    body = {"model": "kimi-k3", "max_tokens": 100, **added}
+    done = explain("-", "--host", "vllm", "--format", "json", stdin=json.dumps(body).encode())
+    shown = json.loads(done.out)
+    assert shown["from"] == "anthropic"
+    assert rule in [change["rule"] for change in shown["changes"]]
+
+
 def test_a_request_that_is_right_says_so() -> None:
     body = {"model": "gpt-x", "messages": [{"role": "user", "content": "hi"}]}
     done = explain("-", stdin=json.dumps(body).encode())

@@ -41,7 +41,12 @@ from moonshim.http_server.log_lines import json_for_terminal
 
 __all__ = ["guess_dialect", "main", "parser"]
 
-_BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking")
+_BLOCKS: Final = (
+    *("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image"),
+    *("server_tool_use", "web_search_tool_result"),
+)
+_VERSIONED_TOOL: Final = re.compile(r"\w+_20\d{6}")
+"""Tools that Anthropic runs or defines, such as `web_search_20250305`."""
 _STREAM: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:(?:data|event|id|retry):|: )")
 _EPILOG: Final = """\
 A stream log (see `moonshim serve --log-dir`) contains its dialect, host and
@@ -177,13 +182,15 @@ def guess_dialect(body: Any) -> str:
     if "input" in body and "messages" not in body:
         return "openai_responses"
     tools = body.get("tools")
-    schemas = (
-        any(isinstance(tool, dict) and "input_schema" in tool for tool in tools if tool)
-        if isinstance(tools, list)
-        else False
-    )
-    messages = schemas or "system" in body or "stop_sequences" in body or _has_blocks(body.get("messages"))
+    declared = any(map(_is_messages_tool, tools)) if isinstance(tools, list) else False
+    messages = declared or "system" in body or "stop_sequences" in body or _has_blocks(body.get("messages"))
     return "anthropic" if messages else "openai_chat"
+
+
+def _is_messages_tool(tool: Any) -> bool:
+    return isinstance(tool, dict) and (
+        "input_schema" in tool or _VERSIONED_TOOL.fullmatch(str(tool.get("type"))) is not None
+    )
 
 
 def _has_blocks(messages: Any) -> bool:
