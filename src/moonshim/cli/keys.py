@@ -304,7 +304,10 @@ def parser() -> console.Parser:
     limits("--tpm", metavar="N", type=_limit, help="tokens per minute (default: no limit)")
     limits("--streams", metavar="N", type=_limit, help="concurrent streams (default: no limit)")
     new.add_argument_group("rights").add_argument(
-        "--right", choices=RIGHTS, action="append", help="usage: see the usage of all keys, not only its own"
+        "--right",
+        choices=RIGHTS,
+        action="append",
+        help="usage: see the usage of all keys, not only its own; inspect: open the inspector (repeatable)",
     )
     limits("--budget-day", metavar="AMOUNT", type=_amount, help="dollars per day (UTC): 5.00 (default: no limit)")
     limits("--budget-month", metavar="AMOUNT", type=_amount, help="dollars per month (UTC) (default: no limit)")
