@@ -69,7 +69,10 @@ def test_searches_without_a_price_make_the_cost_a_lower_bound(tmp_path: Path) ->
     one = recent(1, searches=3, unpriced_searches=2, cost=COST_UNITS)
     done = run_moonshim("usage", "--by", "model", "--file", write_books(tmp_path / "usage.db", [one]))
     assert "≥ $1.00" in done.out.decode()
-    expected = "2 web searches without a known cost: set `price` in [web_search], in the currency of the models"
+    expected = (
+        "2 web searches without a cost in the currency of the models: set `price` in [web_search], or `search` in "
+        "[prices] if the host searches"
+    )
     assert done.out.decode().splitlines()[-1] == expected
     done = run_moonshim("usage", "--csv", "--file", tmp_path / "usage.db")
     (row,) = csv.DictReader(done.out.decode().splitlines())

@@ -238,7 +238,10 @@ def _notes(report: UsageReport) -> list[str]:
         )
     if missing := total.unpriced_searches:
         searches = f"{missing:,} web search{'' if missing == 1 else 'es'}"
-        notes.append(f"{searches} without a known cost: set `price` in [web_search], in the currency of the models")
+        notes.append(
+            f"{searches} without a cost in the currency of the models: set `price` in [web_search], or `search` in "
+            "[prices] if the host searches"
+        )
     if total.in_flight:
         notes.append(f"{_requests(total.in_flight)} in flight when the gateway was killed: tokens and cost unknown")
     if total.estimated:
