@@ -86,6 +86,27 @@ def test_it_says_what_a_file_means_and_nothing_secret(tmp_path: Path, capsys: py
     assert "\x1b" not in out
 
 
+def test_it_says_who_searches_and_what_a_key_may_see(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(
+        f"""{PROVIDER}
+[[keys]]
+name = "me"
+digest = "sha256:{"a" * 64}"
+rights = ["inspect"]
+
+[web_search]
+provider = "command"
+command = ["/usr/local/bin/search", "--token=hush"]
+"""
+    )
+    code, out, _ = run(capsys, "check", str(path))
+    assert code == 0
+    assert "  me  all models; rights: inspect\n" in out
+    assert "  search   command (/usr/local/bin/search)\n" in out
+    assert "hush" not in out
+
+
 @pytest.mark.parametrize("setting", ['api_key_env = "NO_KEY"', 'api_key = "$NO_KEY"', 'api_key = "${NO_KEY}"'])
 def test_a_key_that_is_not_set_is_a_warning_however_it_is_named(
     setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

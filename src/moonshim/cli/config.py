@@ -20,6 +20,7 @@ from moonshim.config import (
     ProviderConfig,
     Routes,
     TransformerUse,
+    WebSearch,
     config_from_environment,
     endpoint_of,
     load_config,
@@ -266,6 +267,8 @@ def _describe_gateway_key(key: GatewayKey) -> str:
     parts = [", ".join(key.models) or "all models"]
     parts += [f"{number:,} {unit}" for unit, number in limits.items() if number is not None]
     parts += map(describe_budget, key.budgets)
+    if key.rights:
+        parts.append(f"rights: {', '.join(key.rights)}")
     if key.expires is not None:
         parts.append(f"expires {key.expires:%Y-%m-%d %H:%M %Z}")
     return "; ".join(parts)
@@ -278,11 +281,19 @@ def _describe_gateway(config: Config) -> list[tuple[str, str]]:
         ("store", without_secrets(config.store)),
         ("secret", "set" if config.secret is not None else generated),
     ]
+    if config.web_search is not None:
+        rows.append(("search", _describe_search(config.web_search)))
     if config.workers:
         rows.append(("workers", str(config.workers)))
     if config.log_dir:
         rows.append(("logs", config.log_dir))
     return rows
+
+
+def _describe_search(search: WebSearch) -> str:
+    """Who searches. The arguments of a command may have secrets."""
+    place = search.command[0] if search.command else search.base_url
+    return search.provider + (f" ({without_secrets(place)})" if place else "")
 
 
 def _section(title: str, rows: list[tuple[str, str]], paint: console.Paint) -> Iterator[str]:
