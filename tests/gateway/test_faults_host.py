@@ -382,3 +382,26 @@ def test_a_host_that_has_said_all_and_stays_on_the_line_is_not_waited_for(
             await one.settles()
 
     run(test())
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_a_host_that_ends_its_message_but_not_its_stream_is_not_waited_for(
+    upstream: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moonshim.gateway.upstream_attempt.LAST_WORDS_SECONDS", 0.05)
+    frames = short_stream(upstream).removesuffix(b"\n\n").split(b"\n\n")
+
+    async def staying(peer: Peer, asked: HostRequest) -> None:
+        await peer.send(chunked_head(), *(chunks(frame + b"\n\n", end=False) for frame in frames[:-1]))
+        await peer.gone()
+
+    async def test() -> None:
+        async with scene(staying, dialect=upstream, timeouts=Timeouts(between_bytes=3600.0)) as one:
+            for client in CLIENTS:
+                said = content_of(client, await one.ask(client, body_of(client, stream=stream)))
+                assert (said.text, len(said.calls), said.error) == ("Hi.", 2, None)
+                assert one.records[-1].outcome == "ok"
+            await one.settles()
+
+    run(test())

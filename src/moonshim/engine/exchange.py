@@ -142,7 +142,7 @@ class Exchange:
         self.ending: Finished | Failed | None = None
         """How the response ended, once it has."""
         self.has_ended: bool = False
-        """The host has ended its response to the current request; only usage may still come."""
+        """The host has said how its response to the current request ends; only usage may still come."""
         self.is_useless: bool = False
         """The response has failed: what the host still sends is not worth reading."""
         self.sent_end: bool = False
@@ -347,7 +347,7 @@ class Exchange:
         if out is data:  # the fast path passed it on: it is no error, and nothing has ended
             return out
         out = self._mask_errors(out)
-        return out if out and stream.ending is None else self._pass_on(out)
+        return out if out and stream.ending is None and not stream.complete else self._pass_on(out)
 
     def _mask_errors(self, data: bytes) -> bytes:
         """Bytes without what the host was sent, where they may be an error: the text of a model is left alone."""
@@ -366,7 +366,8 @@ class Exchange:
     def _pass_on(self, out: bytes, *, over: bool = False) -> bytes:
         """What the client gets of these bytes, which may be the last ones."""
         ending = self.ending = self.stream.ending
-        self.has_ended = ending is not None if self._rounds is None else self._rounds.is_round_over
+        is_over = ending is not None if self._rounds is None else self._rounds.is_round_over
+        self.has_ended = is_over or self.stream.complete
         self.is_useless = self.stream.problem is not None
         if isinstance(ending, Failed):
             out = mask_bytes(out, self.secrets)
