@@ -101,6 +101,22 @@ def test_an_error_in_the_middle_of_a_stream_shows_no_key(key: str, upstream: str
 ECHOING = ("x-request-id", "request-id", "cf-ray", "x-trace-id", "openai-model", "x-ratelimit-remaining-tokens")
 
 
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize("key", KEYS)
+def test_a_frame_of_unknown_shape_shows_no_key(key: str, upstream: str) -> None:
+    async def test() -> None:
+        for words in echoes(key):
+            notice = b"data: %b\n\n" % json.dumps({"type": "notice", "message": f"who is {words}?"}).encode()
+            pieces = text_chunk(upstream, "Hello.", f"I am {words}."), notice, text_chunk(upstream, "Bye.", ends=True)
+            for sent_as in (pieces, (b"".join(pieces),)):
+                async with scene(streaming(*sent_as), dialect=upstream, headers=sent(key)) as one:
+                    reply = await one.ask(upstream, body_of(upstream))
+                    assert words not in reply.body.decode().partition("who is")[2], reply.body
+                    assert f"I am {words}." in reply.body.decode(), "the text of a model is left alone"
+
+    run(test())
+
+
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("streamed", [True, False])
 def test_a_header_that_repeats_the_key_stays_behind(key: str, streamed: bool) -> None:

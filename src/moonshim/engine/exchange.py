@@ -347,6 +347,9 @@ class Exchange:
         if out is data:  # the fast path passed it on: it is no error, and nothing has ended
             return out
         out = self._mask_errors(out)
+        plan = self.prepared.plan
+        if plan.client is plan.upstream:
+            out = self._mask_unknown(out)
         return out if out and stream.ending is None and not stream.complete else self._pass_on(out)
 
     def _mask_errors(self, data: bytes) -> bytes:
@@ -354,6 +357,12 @@ class Exchange:
         if b'"error"' in data or b'"detail"' in data or data.startswith(b":") or b"\n:" in data:
             return mask_bytes(data, self.secrets)
         return data
+
+    def _mask_unknown(self, out: bytes) -> bytes:
+        """The same for frames that have no place for a model's text: those of unknown shape are passed on."""
+        frames = out.split(b"\n\n")
+        masked = [frame if not frame or _has_content(frame) else mask_bytes(frame, self.secrets) for frame in frames]
+        return out if masked == frames else b"\n\n".join(masked)
 
     def end(self) -> bytes:
         """The host has sent everything; the rest for the client."""
@@ -480,6 +489,10 @@ def _read_round(plan: Plan, input_format: Form, encoder: Encoder, *, hold_empty:
     return read_reply(
         plan, input_format=input_format, output_format="sse", hold_empty=hold_empty, limit=limit, encoder=encoder
     )
+
+
+def _has_content(frame: bytes) -> bool:
+    return b'"choices"' in frame or b'"delta"' in frame or b'"content_block"' in frame
 
 
 def describe_counts(*counts: Mapping[str, int]) -> str:
