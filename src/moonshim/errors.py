@@ -9,6 +9,7 @@ MoonshimError
 │   ├── InvalidSignature     a signed reasoning token was altered (engine)
 │   ├── PluginError          a simulated model cannot be loaded (simulator)
 │   ├── UnknownName          unknown fault or scenario (simulator)
+│   ├── TokenizerError       a vocabulary cannot be used (simulator)
 │   └── WrongSettings        a setting of the simulator has an invalid value (simulator)
 ├── Refused                  a request is rejected; its `problem` is sent to the client
 │   └── BudgetRefusal        a budget does not allow it now (gateway)
