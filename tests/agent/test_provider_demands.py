@@ -12,7 +12,7 @@ from moonshim.agent import Provider
 from moonshim.errors import InvalidInput
 from moonshim.simulator import Simulator
 from moonshim.testing import RecordedHost, RecordedResponse
-from moonshim.types import BlockDelta, Event, Failed, Finished, Message, Repaired, ResponseFormat, Text, Tool, ToolCall
+from moonshim.types import BlockOpened, Event, Finished, Message, Repaired, ResponseFormat, Text, Tool, ToolCall
 from tests.agent.asking import Boxes, boxes_for, collected, human, run
 
 CITY: Final[dict[str, Any]] = {
@@ -158,17 +158,18 @@ def test_a_second_request_that_fails_leaves_the_first_answer(failure: str) -> No
     assert rules_in(events)[-1] == "structured_output_invalid"
 
 
-def test_a_second_response_that_breaks_off_inside_the_call_does_not_look_complete() -> None:
-    """K2.5 without thinking obeys the choice, so the call streams as it comes: the first answer cannot follow it."""
+def test_nothing_is_left_of_a_second_response_that_breaks_off_inside_the_call() -> None:
+    """The call is held back until it is whole, so the first answer can still follow."""
     function = {"name": "pick", "arguments": '{"city": "Bei'}
     call = {"tool_calls": [{"index": 0, "id": "pick:0", "type": "function", "function": function}]}
     first, second = _stream({"role": "assistant", "content": PROSE}), _stream(call, end=False)
     with RecordedHost(first, second).running() as host:
         provider = Provider(f"{host.url}/v1", model="kimi-k2.5", api_key="sk", host="moonshot", attempts=1)
-        events, _ = run(events_of(provider, tools=[PICK], tool_choice="pick"))
+        events, message = run(events_of(provider, tools=[PICK], tool_choice="pick"))
         assert host.requests[1]["thinking"] == {"type": "disabled"}
-    assert isinstance(events[-1], Failed)
-    assert not [event for event in events if isinstance(event, BlockDelta) and PROSE in event.text]
+    assert isinstance(events[-1], Finished)
+    assert text_of(message) == PROSE
+    assert not [event for event in events if isinstance(event, BlockOpened) and event.kind == "call"]
 
 
 def test_a_format_that_is_none_is_refused_before_anything_is_sent() -> None:
