@@ -344,7 +344,7 @@ class Exchange:
         stream = self._stream
         assert stream is not None, "start_response comes first"
         out = stream.feed(self._mask_errors(data))
-        if out is data:  # the fast path passed it on: it is no error, and nothing has ended
+        if stream.took_fast_path:
             return out
         out = self._mask_errors(out)
         plan = self.prepared.plan

@@ -64,6 +64,10 @@ class ResponseStream(Protocol):
         """The host was asked again, since its response was only reasoning: its next response follows."""
 
     @property
+    def took_fast_path(self) -> bool:
+        """Whether the bytes that came last are text of the model and nothing else: no error, and no end."""
+
+    @property
     def only_reasoning(self) -> bool:
         """Whether the response is complete, has ended well and contains nothing but reasoning."""
 
@@ -161,6 +165,10 @@ class _StreamedResponse:
             out += self._mender.fail(_too_large(self._limit))
         return out
 
+    @property
+    def took_fast_path(self) -> bool:
+        return self._mender.took_fast_path
+
     def flush(self) -> bytes:
         self._flushed = True
         return self._mender.flush()
@@ -244,6 +252,8 @@ class _Outcome(Struct, frozen=True):
 
 class _WholeResponse:
     """From a whole answer to a whole one, patched where that is enough; or to a stream, all at once."""
+
+    took_fast_path = False
 
     def __init__(
         self, plan: Plan, output_format: Form, *, hold_empty: bool, limit: int, encoder: Encoder | None

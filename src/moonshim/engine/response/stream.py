@@ -84,6 +84,8 @@ class Mender:
         self._over = False
         self.problem: Problem | None = None
         """The problem that ended the response early (`fail`, or an event over the limit); None if there was none."""
+        self.took_fast_path: bool = False
+        """Whether the bytes that `feed` got last are text of the model and nothing else: no error, and no end."""
         self._pipeline: ResponsePipeline[Frame] = ResponsePipeline(
             plan, collect=collect, encoder=encoder, hold_empty=hold_empty
         )
@@ -123,11 +125,14 @@ class Mender:
         ):
             taken = fast_path.take(template, data)
             if type(taken) is bytes:
+                self.took_fast_path = True
                 return taken
             if taken is not None:
                 out = bytearray()
                 self._send(taken, out)  # type: ignore[arg-type]
+                self.took_fast_path = False
                 return bytes(out)
+        self.took_fast_path = False
         data = data if type(data) is bytes else _as_bytes(data)
         if self.problem is not None:
             return b""
@@ -190,6 +195,7 @@ class Mender:
         finish reason gets no error. After this call, the mender returns nothing more.
         """
         out = self._out()
+        self.took_fast_path = False
         if self.problem is None and not self._over:
             self._take_rest(out)
             if self._pipeline.complete:

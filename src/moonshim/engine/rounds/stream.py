@@ -47,6 +47,8 @@ class RoundsStream:
     `resume` returned have to be sent, and `start_round` gets their response.
     """
 
+    took_fast_path = False
+
     def __init__(
         self,
         client: Dialect,
