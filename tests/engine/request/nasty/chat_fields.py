@@ -41,7 +41,7 @@ _CHOICES: Final[dict[str, Any]] = {
     },
 }
 _SAMPLING: Final[dict[str, dict[str, Any]]] = {
-    "temperature 0 and three answers": {"temperature": 0, "n": 3},
+    "temperature 0 and one answer": {"temperature": 0, "n": 1},
     "temperature 2": {"temperature": 2.0, "top_p": 0.1},
     "temperature 0.6 with thinking off": {"temperature": 0.6, "thinking": {"type": "disabled"}},
     "temperature 1 with thinking off": {"temperature": 1, "thinking": {"type": "disabled"}},
