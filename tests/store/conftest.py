@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from moonshim.store.redis import RedisStore
 from tests.store.opened import KINDS, Opened, opened
 from tests.support.redis_server import RedisCluster, RedisServer, running_cluster, running_redis
 
@@ -26,9 +27,10 @@ def redis_cluster() -> Iterator[RedisCluster]:
 
 @pytest.fixture(params=KINDS)
 def with_store(
-    request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer
+    request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Callable[[Opened], Awaitable[None]]], None]:
-    """Runs an async test with a fresh store of every kind."""
+    """Runs an async test with a fresh store of every kind, which waits for its server on a busy machine."""
+    monkeypatch.setattr(RedisStore.__init__, "__kwdefaults__", {"patience": 60.0, "rest": 1.0})
 
     def run(test: Callable[[Opened], Awaitable[None]]) -> None:
         async def whole() -> None:
