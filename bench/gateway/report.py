@@ -92,7 +92,7 @@ def machine() -> dict[str, str]:
     return {
         "cpu": models[0] if models else platform.processor() or "unknown",
         "cores": str(os.cpu_count()),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": platform.python_version(),
     }
 
