@@ -247,7 +247,7 @@ def shell_environment(folder: Path) -> dict[str, str]:
 def test_the_script_is_the_same_without_the_optional_packages(scripts: dict[str, Path], tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "for name in ('aiohttp', 'uvicorn', 'httptools', 'starlette', 'prompt_toolkit', 'rich'):\n"
+        "for name in ('aiohappyeyeballs', 'uvicorn', 'httptools', 'starlette', 'prompt_toolkit', 'rich'):\n"
         "    sys.modules[name] = None\n"
         "from moonshim.cli import main\n"
         "sys.exit(main(['completion', 'bash']))"

@@ -373,7 +373,7 @@ def test_no_module_is_imported_from_the_current_folder(
     own = tmp_path / "own.toml"
     own.write_text(PROVIDER.format(url=host.url))
     (folder / "moonshim.toml").unlink()
-    for name in ("aiohttp", "starlette", "redis", "pathlib", "msgspec", "asyncio"):
+    for name in ("aiohappyeyeballs", "starlette", "redis", "pathlib", "msgspec", "asyncio"):
         (folder / f"{name}.py").write_text((folder / "evil.py").read_text())
     store = f"sqlite:{tmp_path}/state"
     with running("serve", "--config", own, "--workers", workers, cwd=folder, MOONSHIM_STORE=store) as gateway:

@@ -96,10 +96,10 @@ if not TYPE_CHECKING:
         try:
             home = import_module(f"{__name__}.{_HOMES[name]}")
         except ModuleNotFoundError as error:
-            if error.name != "aiohttp":
+            if error.name != "aiohappyeyeballs":
                 raise
             install = 'pip install ".[agent]"   (in a checkout of Moonshim)'
-            raise ModuleNotFoundError(f"moonshim.agent needs aiohttp: {install}") from error
+            raise ModuleNotFoundError(f"moonshim.agent needs aiohappyeyeballs: {install}") from error
         value = globals()[name] = getattr(home, name)
         return value
 

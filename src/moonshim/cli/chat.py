@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "parser"]
 
-_NEEDED: Final = ("prompt_toolkit", "rich", "aiohttp")
+_NEEDED: Final = ("prompt_toolkit", "rich", "aiohappyeyeballs")
 _NEEDED_BY_DEMO: Final = ("uvicorn", "httptools")
 _TERMINATED: Final = 143
 """128 plus SIGTERM."""

@@ -56,9 +56,9 @@ class _CannotCheck(Exception):
 def main(argv: Sequence[str]) -> int:
     """Run `moonshim doctor`; return the exit code."""
     given = parser().parse_args(list(argv))
-    if find_spec("aiohttp") is None:
+    if find_spec("aiohappyeyeballs") is None:
         console.print_note(
-            "moonshim doctor: needs a package that is not installed (aiohttp):\n"
+            "moonshim doctor: needs a package that is not installed (aiohappyeyeballs):\n"
             '  pip install ".[gateway]"   (in a checkout of Moonshim)'
         )
         return console.BAD_USAGE

@@ -296,7 +296,7 @@ def _in_region(answers: SetupAnswers, environ: Mapping[str, str], *, ask: bool) 
     regions, key = answers.provider.regions, answers.key.value(environ)
     if not regions or key is None:
         return answers
-    if ask and find_spec("aiohttp") is not None:
+    if ask and find_spec("aiohappyeyeballs") is not None:
         from moonshim.gateway.outbound.regions import region_of as find
     else:
         from moonshim.config.regions import remembered_region as find
@@ -313,7 +313,7 @@ def _check(answers: SetupAnswers, environ: Mapping[str, str]) -> CheckResult | N
     if variable is not None and not environ.get(variable, "").strip():
         print("The key is not tested, because the variable is not set.", flush=True)
         return None
-    if find_spec("aiohttp") is None:
+    if find_spec("aiohappyeyeballs") is None:
         console.print_note('The key is not tested: this needs `pip install ".[gateway]"` in a checkout of Moonshim.')
         return None
     document = document_of(answers)

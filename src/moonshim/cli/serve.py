@@ -26,7 +26,7 @@ __all__ = ["main", "parser"]
 
 MOST_WORKERS: Final = 256
 LONGEST_GRACE: Final = 86_400
-_NEEDED: Final = ("starlette", "uvicorn", "httptools", "aiohttp", "prometheus_client")
+_NEEDED: Final = ("starlette", "uvicorn", "httptools", "aiohappyeyeballs", "prometheus_client")
 _DEMO: Final = "moonshim.cli.demo_service:open_demo"
 _EPILOG: Final = """\
 examples:

@@ -1,38 +1,37 @@
-"""A `UpstreamRequest` -> an `UpstreamResponse`, over pooled connections: aiohttp, entirely hidden."""
+"""A `UpstreamRequest` -> an `UpstreamResponse`, over pooled connections."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextvars import ContextVar
-from functools import partial
-from typing import Any, Final
+import re
+from typing import Final, assert_never
 from weakref import WeakSet
 
-import aiohttp
-from aiohttp.client_proto import ResponseHandler
+from msgspec import Struct
 
 from moonshim.errors import UpstreamError, UpstreamStalled, UpstreamUnreachable
-from moonshim.http_client.failures import FAILURES, unreachable, was_lost_before_response
-from moonshim.http_client.proxy_env import proxy_for, ssl_context
-from moonshim.http_client.relay import Take
+from moonshim.http_client.address import Address, split_url
+from moonshim.http_client.connect import Names, connect, reason_of
+from moonshim.http_client.connection import Connection, ConnectionFailed
+from moonshim.http_client.proxy_env import proxy_for
 from moonshim.http_client.request import UpstreamRequest, origin_of
 from moonshim.http_client.response import UpstreamResponse
 
 __all__ = ["UpstreamClient"]
 
-BUFFERED_BYTES: Final = 64 * 1024
-"""Up to twice as much waits for a slow reader; then the host is held back."""
-LONGEST_HEADER: Final = 32 * 1024
 KEPT_SECONDS: Final = 55.0
 """How long an idle connection is retained: a little less than the minute after which many load balancers close it."""
-NAMES_SECONDS: Final = 30
-"""How long the address of a name is cached."""
-_LARGE_BODY: Final = 1024 * 1024
-"""From this size on, a body is written piece by piece, so that other streams continue meanwhile."""
-_PIECE: Final = 64 * 1024
 _OURS: Final = {"user-agent": "moonshim", "accept": "*/*", "accept-encoding": "identity"}
 """Default headers. Hosts that compress a stream delay events."""
+_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+
+
+class _Route(Struct, frozen=True):
+    """How to reach a host. Requests of the same route can use each other's connections."""
+
+    address: Address
+    proxy: Address | None
+    ca_bundle: str | None
 
 
 class UpstreamClient:
@@ -43,176 +42,183 @@ class UpstreamClient:
     """
 
     def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
         self._closed = False
         self._answers: WeakSet[UpstreamResponse] = WeakSet()
-        self._proxies: dict[tuple[str, str | None], str | None] = {}
+        self._routes: dict[tuple[Address, str | None, str | None], _Route] = {}
+        """There are only as many as are configured."""
+        self._idle: dict[_Route, dict[Connection, float]] = {}
+        """With the time since when; the one that was used last is at the end."""
+        self._connections: set[Connection] = set()
+        self._names = Names()
+        self._sweeper: asyncio.TimerHandle | None = None
 
     async def open(self, call: UpstreamRequest) -> UpstreamResponse:
         """Send the request, and wait for the headers of the response."""
         if self._closed:
             raise UpstreamUnreachable(f"no request was sent to {origin_of(call.url)}: the client is closed")
-        attempt = await self._ask(call)
-        if attempt.reused and attempt.lost:
-            # The host closed the pooled connection while the request was being sent, and has seen little or none of it.
-            attempt = await self._ask(call)
-        if attempt.failure is not None:
-            raise attempt.failure
-        assert attempt.response is not None
-        answer = UpstreamResponse(attempt.response, call, attempt.connect_seconds)
-        self._answers.add(answer)
+        route, target = self._route(call)
+        head = _head(call, route, target)
+        connection = self._idle_connection(route)
+        if connection is not None:
+            answer = await self._ask(connection, route, head, call)
+            if answer is not None:
+                return answer
+            # The host closed the idle connection while the request was being sent, and has seen little or none of it.
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        connection = await self._connect(route, call)
+        answer = await self._ask(connection, route, head, call, loop.time() - started)
+        assert answer is not None, "a new connection was not used before"
         return answer
 
     async def close(self) -> None:
         """Close every connection. Responses that are still being read end with `UpstreamBroke`."""
         self._closed = True
-        for answer in list(self._answers):  # the session would leave their readers waiting
+        for answer in list(self._answers):
             answer.close()
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._names.close()
+        for connection in list(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)  # the event loop now tells each of them that it has ended
 
-    async def _ask(self, call: UpstreamRequest) -> _PendingRequest:
-        asking = _PendingRequest(call)
-        proxy: str | None = None
-        _ASKING.set(asking)
+    async def _ask(
+        self,
+        connection: Connection,
+        route: _Route,
+        head: bytes,
+        call: UpstreamRequest,
+        connect_seconds: float | None = None,
+    ) -> UpstreamResponse | None:
+        """The response; None: the connection, which was used before, had been closed."""
+        failure: UpstreamError
         try:
-            proxy = self._proxy(call)
-            async with asyncio.timeout(call.timeouts.connect) as asking.deadline:
-                asking.response = await self._open_session().request(
-                    call.method,
-                    call.url,
-                    data=call.body if len(call.body) < _LARGE_BODY else _pieces(call.body),
-                    headers=_headers(call),
-                    allow_redirects=False,
-                    proxy=proxy,
-                    ssl=ssl_context(call.ca_bundle) if call.url[:5].lower() == "https" else True,
-                )
-        except UpstreamError as error:
-            asking.failure = error
-        except FAILURES as error:
-            late = asking.deadline is not None and asking.deadline.expired()
-            asking.failure = asking.too_late(proxy) if late else unreachable(error, call, proxy)
-            asking.lost = was_lost_before_response(error)
-        finally:
-            _ASKING.set(None)
-        return asking
+            incoming = await connection.ask(head, call.body, call.timeouts.first_byte)
+        except TimeoutError:
+            seconds = call.timeouts.first_byte
+            failure = UpstreamStalled(f"{origin_of(call.url)} sent no response within {seconds:g} seconds")
+        except ConnectionFailed as error:
+            if error.before_response and connection.is_used:
+                return None
+            failure = _no_response(error, call, route)
+        else:
+            answer = UpstreamResponse(incoming, connection, call, connect_seconds)
+            self._answers.add(answer)
+            return answer
+        raise failure
 
-    def _proxy(self, call: UpstreamRequest) -> str | None:
-        """Looked up once per address: there are only as many as are configured."""
-        key = (call.url, call.proxy)
-        if key not in self._proxies:
-            self._proxies[key] = proxy_for(call.url, call.proxy)
-        return self._proxies[key]
+    # -- connections -----------------------------------------------------------------
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=_Connector(limit=0, keepalive_timeout=KEPT_SECONDS, ttl_dns_cache=NAMES_SECONDS),
-                timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                skip_auto_headers=("content-type",),
-                read_bufsize=BUFFERED_BYTES,
-                max_field_size=LONGEST_HEADER,
-            )
-        return self._session
+    async def _connect(self, route: _Route, call: UpstreamRequest) -> Connection:
+        seconds = call.timeouts.connect
+
+        def ended(connection: Connection) -> None:
+            self._ended(connection, route)
+
+        try:
+            async with asyncio.timeout(seconds):
+                connection = await connect(route.address, route.proxy, route.ca_bundle, self._names, ended)
+        except TimeoutError:
+            pass
+        else:
+            if connection.is_open:
+                self._connections.add(connection)
+            return connection
+        through = "" if route.proxy is None else f" through the proxy {route.proxy.host_and_port}"
+        raise UpstreamUnreachable(f"no connection to {origin_of(call.url)}{through} within {seconds:g} seconds")
+
+    def _idle_connection(self, route: _Route) -> Connection | None:
+        idle = self._idle.get(route)
+        while idle:
+            connection, since = idle.popitem()
+            if asyncio.get_running_loop().time() - since < KEPT_SECONDS:
+                return connection
+            connection.abort()
+        return None
+
+    def _ended(self, connection: Connection, route: _Route) -> None:
+        """A connection is idle, or closed."""
+        if not connection.is_open:
+            self._connections.discard(connection)
+            if (idle := self._idle.get(route)) is not None:
+                idle.pop(connection, None)
+        elif self._closed:
+            connection.abort()
+        else:
+            loop = asyncio.get_running_loop()
+            self._idle.setdefault(route, {})[connection] = loop.time()
+            if self._sweeper is None:
+                self._sweeper = loop.call_later(KEPT_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close what was idle for too long."""
+        loop = asyncio.get_running_loop()
+        oldest = loop.time() - KEPT_SECONDS
+        for idle in self._idle.values():
+            for connection, since in idle.items():
+                if since <= oldest:
+                    connection.abort()
+        self._sweeper = loop.call_later(KEPT_SECONDS, self._sweep) if any(self._idle.values()) else None
+
+    def _route(self, call: UpstreamRequest) -> tuple[_Route, str]:
+        """The route, and path and query."""
+        address, target = _split(call.url, "provider")
+        key = (address, call.proxy, call.ca_bundle)
+        route = self._routes.get(key)
+        if route is None:
+            proxy = proxy_for(call.url, call.proxy)
+            through = None if proxy is None else _split(proxy, "proxy")[0]
+            route = self._routes[key] = _Route(address, through, call.ca_bundle)
+        return route, target
 
 
-def _headers(call: UpstreamRequest) -> dict[str, str]:
-    headers = {**_OURS, **{name.lower(): value for name, value in call.headers.items()}}
-    if len(call.body) >= _LARGE_BODY:
+def _split(url: str, whose: str) -> tuple[Address, str]:
+    try:
+        return split_url(url)
+    except ValueError:
+        pass
+    raise UpstreamUnreachable(f"the address of the {whose} is not an http or https URL")
+
+
+def _head(call: UpstreamRequest, route: _Route, target: str) -> bytes:
+    """The request line and the headers."""
+    address, proxy = route.address, route.proxy
+    headers = {"host": address.authority, **_OURS, **{name.lower(): value for name, value in call.headers.items()}}
+    if call.body or call.method != "GET":
         headers["content-length"] = str(len(call.body))
-    return headers
+    if address.credentials is not None:
+        headers.setdefault("authorization", address.credentials)
+    if proxy is not None and not address.is_tls:
+        target = f"http://{address.authority}{target}"
+        if proxy.credentials is not None:
+            headers["proxy-authorization"] = proxy.credentials
+    lines = [f"{call.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    # One search instead of one per header; a line break in a header would be a second header.
+    text = "\n".join(lines)
+    if "\r" in text or "\0" in text or text.count("\n") != len(lines) - 1 or not all(map(_NAME.fullmatch, headers)):
+        raise UpstreamUnreachable(
+            f"cannot send the request to {origin_of(call.url)}: its URL or a header is not valid in HTTP (does the key "
+            "contain a line break?)"
+        )
+    return f"{text}\n\n".replace("\n", "\r\n").encode("utf-8", "surrogateescape")
 
 
-async def _pieces(body: bytes) -> AsyncIterator[memoryview]:
-    """Yields to other requests between pieces. aiohttp would write a string at once, and copy the content of a
-    `BytesIO`."""
-    view = memoryview(body)
-    for at in range(0, len(view), _PIECE):
-        yield view[at : at + _PIECE]
-        await asyncio.sleep(0)
-
-
-class _PendingRequest:
-    """One request in progress: whether there is a connection yet, and its outcome."""
-
-    def __init__(self, call: UpstreamRequest) -> None:
-        self.call = call
-        self.deadline: asyncio.Timeout | None = None
-        self.connected = False
-        self.connect_seconds: float | None = None
-        self._started = asyncio.get_running_loop().time()
-        self.reused = False
-        """Whether the connection had been used before."""
-        self.lost = False
-        self.failure: UpstreamError | None = None
-        self.response: aiohttp.ClientResponse | None = None
-
-    def connect(self, reused: bool) -> None:
-        """The connection is established: from now on the host's time runs."""
-        self.connected, self.reused = True, reused
-        now = asyncio.get_running_loop().time()
-        self.connect_seconds = None if reused else now - self._started
-        if self.deadline is not None and not self.deadline.expired():
-            self.deadline.reschedule(now + self.call.timeouts.first_byte)
-
-    def too_late(self, proxy: str | None) -> UpstreamError:
-        timeouts, origin = self.call.timeouts, origin_of(self.call.url)
-        if self.connected:
-            return UpstreamStalled(f"{origin} sent no response within {timeouts.first_byte:g} seconds")
-        through = f" through the proxy {origin_of(proxy)}" if proxy else ""
-        return UpstreamUnreachable(f"no connection to {origin}{through} within {timeouts.connect:g} seconds")
-
-
-_ASKING: Final[ContextVar[_PendingRequest | None]] = ContextVar("asking", default=None)
-"""The pending request of this task. aiohttp's own way to report connections, its traces, is a sixth of its work."""
-
-
-class _Connector(aiohttp.TCPConnector):
-    """Creates `_Connection`s. If a later aiohttp creates them differently, its own are used."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        if hasattr(self, "_factory") and hasattr(ResponseHandler, "_reading_paused"):
-            make: Any = partial(_Connection, loop=self._loop)
-            self._factory = make
-
-    async def connect(self, *args: Any, **options: Any) -> Any:
-        """A connection; notifies the `_PendingRequest` that wanted it."""
-        connection = await super().connect(*args, **options)
-        protocol, reused = connection.protocol, False
-        if isinstance(protocol, _Connection):
-            reused, protocol.is_used = protocol.is_used, True
-        asking = _ASKING.get()
-        if asking is not None:
-            asking.connect(reused)
-        return connection
-
-
-class _Connection(ResponseHandler):
-    """aiohttp's connection, without one inefficiency and one bug."""
-
-    is_used = False
-    """Whether a request was sent over it before."""
-    take: Take | None = None
-    """Gets the pieces of a body before its reader: see `relay`."""
-
-    def resume_reading(self, *args: Any, **options: Any) -> None:
-        """Resume, but only if it was paused.
-
-        aiohttp 3.14 does so after every read: it runs its parser over nothing and resumes the transport, which is a
-        fifth of its work for a chunk. Before 3.14 it checked first, as here.
-        """
-        if self._reading_paused:
-            super().resume_reading(*args, **options)
-
-    def set_exception(self, error: Any, *cause: Any) -> None:
-        """An error on the connection, which the reader of the body must get.
-
-        aiohttp swallows it when the framing breaks in the middle of a body: a read would wait until it stalls.
-        """
-        body = self._payload
-        super().set_exception(error, *cause)
-        if body is not None and not body.is_eof() and body.exception() is None:
-            body.set_exception(aiohttp.ClientPayloadError("invalid framing of the response body"))
+def _no_response(error: ConnectionFailed, call: UpstreamRequest, route: _Route) -> UpstreamError:
+    origin = origin_of(call.url)
+    place = origin if route.proxy is None else route.proxy.host_and_port
+    match error.fault:
+        case "headers":
+            return UpstreamUnreachable(f"the response headers of {origin} are too many or too long")
+        case "framing":
+            return UpstreamUnreachable(f"{origin} did not send a valid HTTP response")
+        case "encoding":
+            return UpstreamUnreachable(
+                f"{origin} sent a response with an unsupported Content-Encoding, although none was requested"
+            )
+        case "lost" if error.error is not None:
+            return UpstreamUnreachable(f"lost the connection to {place} before a response: {reason_of(error.error)}")
+        case "lost":
+            return UpstreamUnreachable(f"{place} closed the connection without a response")
+        case _:
+            assert_never(error.fault)

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
-import aiohttp
-
 from moonshim.errors import UpstreamBroke, UpstreamError, UpstreamStalled
-from moonshim.http_client.failures import FAILURES, broke
-from moonshim.http_client.relay import Take, attach, detach
+from moonshim.http_client.connection import MOST_AT_ONCE, Connection, ConnectionFailed, IncomingResponse, Take
+from moonshim.http_client.content_encoding import BadContent
 from moonshim.http_client.request import UpstreamRequest, origin_of
 
-__all__ = ["GOODBYE_SECONDS", "LAST_WORDS_SECONDS", "UpstreamResponse"]
+__all__ = ["GOODBYE_SECONDS", "LAST_WORDS_SECONDS", "MOST_AT_ONCE", "UpstreamResponse"]
 
 LAST_WORDS_SECONDS: Final = 10.0
 """How long to wait in silence after the end of the content, since usage may follow."""
 GOODBYE_SECONDS: Final = 0.25
 """The same once everything was received: only the connection can still be saved, for the next request."""
-
-MOST_AT_ONCE: Final = 8 * 1024
-"""Bytes per read. They are sent on before more is read, so that a client that stops reading holds no more than these;
-and other requests get their turn, so that a host that sends at full speed does not delay them."""
 
 
 class UpstreamResponse:
@@ -38,11 +30,11 @@ class UpstreamResponse:
     __slots__ = (
         "__weakref__",
         "_call",
+        "_connection",
         "_failure",
-        "_full",
+        "_has_more",
+        "_incoming",
         "_now",
-        "_read",
-        "_response",
         "_since",
         "_timer",
         "connect_seconds",
@@ -51,19 +43,22 @@ class UpstreamResponse:
     )
 
     def __init__(
-        self, response: aiohttp.ClientResponse, call: UpstreamRequest, connect_seconds: float | None = None
+        self,
+        incoming: IncomingResponse,
+        connection: Connection,
+        call: UpstreamRequest,
+        connect_seconds: float | None = None,
     ) -> None:
-        self.status: int = response.status
+        self.status: int = incoming.status
         self.connect_seconds = connect_seconds
         """How long the connection took; None: it was open already."""
-        self.headers: Mapping[str, str] = _plain(response)
+        self.headers: Mapping[str, str] = incoming.headers
         """Names in lower case; values of one name joined by commas."""
         self._call = call
-        self._response = response
-        self._read = partial(response.content.read, MOST_AT_ONCE)
+        self._incoming, self._connection = incoming, connection
         self._failure: UpstreamError | None = None
-        self._full = False
-        """The last read was full, so the next one need not wait."""
+        self._has_more = False
+        """The last read left something, so the next one need not wait."""
         self._now = asyncio.get_running_loop().time
         self._since: float | None = None
         """Start time of the pending read."""
@@ -75,34 +70,34 @@ class UpstreamResponse:
         `take` is offered what arrives meanwhile, piece by piece and at once; the first piece that it refuses, of at
         most `MOST_AT_ONCE` bytes, is at the start of what is returned.
         """
+        incoming = self._incoming
         # A timer for each read would cost more than the read. One watches the whole response and compares times.
-        if self._timer is None:
+        if self._timer is None and not incoming.is_complete:
             self._watch(self._call.timeouts.between_bytes)
-        if self._full:
+        if self._has_more:
             await asyncio.sleep(0)
         self._since = self._now()
-        body, offer = self._response.content, None if take is None else self._offer_to(take)
-        if offer is not None and not attach(body, offer):
-            offer = None
+        if take is not None and not (incoming.has_more or incoming.is_encoded):
+            incoming.take = self._offer_to(take)
         try:
-            data = await self._read()
-        except FAILURES as error:
-            if self._failure is None:
-                if rest := self._rest():
-                    return rest
-                self._failure = broke(error, self._call)
-            failure = self._failure
+            data = await incoming.read()
+        except BadContent:
+            self._failure = self._failure or UpstreamBroke(
+                f"cannot decompress the response of {origin_of(self._call.url)}"
+            )
+        except ConnectionFailed:
+            self._failure = self._failure or UpstreamBroke(
+                f"{origin_of(self._call.url)} closed the connection in the middle of the response"
+            )
         else:
-            self._full = len(data) == MOST_AT_ONCE
+            self._has_more = incoming.has_more
             if not data:
                 self._unwatch()
             return data
         finally:
-            self._since = None
-            if offer is not None:
-                detach(body, offer)
+            self._since = incoming.take = None
         self.close()
-        raise failure
+        raise self._failure
 
     def _offer_to(self, take: Take) -> Take:
         now = self._now
@@ -133,17 +128,13 @@ class UpstreamResponse:
         self._unwatch()
         if self._failure is None:
             self._failure = UpstreamBroke("the response was closed before its end")
-        self._response.close()
+        self._stop()
 
-    def _rest(self) -> bytes:
-        """Bytes that arrived before the connection broke, and were not read yet: aiohttp would raise first, and lose
-        them."""
-        buffer: deque[bytes] | None = getattr(self._response.content, "_buffer", None)
-        if not buffer:
-            return b""
-        rest = b"".join(buffer)
-        buffer.clear()
-        return rest
+    def _stop(self) -> None:
+        incoming = self._incoming
+        if not incoming.is_complete and incoming.failure is None:
+            incoming.break_off(ConnectionFailed("lost", self._failure))
+            self._connection.abort()
 
     def _watch(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
@@ -160,12 +151,4 @@ class UpstreamResponse:
             self._watch(left)
             return
         self._failure = UpstreamStalled(f"{origin_of(self._call.url)} sent nothing for {limit:g} seconds")
-        self._response.close()  # wakes the read
-
-
-def _plain(response: aiohttp.ClientResponse) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for name, value in response.headers.items():
-        lower = name.lower()
-        headers[lower] = f"{headers[lower]}, {value}" if lower in headers else value
-    return headers
+        self._stop()

@@ -18,7 +18,7 @@ __all__ = ["LEVELS", "HumanLine", "bind_request", "close", "configure", "event",
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
-_CHATTY: Final = ("uvicorn", "uvicorn.error", "aiohttp", "asyncio")
+_CHATTY: Final = ("uvicorn", "uvicorn.error", "asyncio")
 """Informational messages of libraries are of no use here; uvicorn even queries its logger for every connection."""
 
 

@@ -142,8 +142,8 @@ class Host:
 class Proxy(Host):
     """A forward proxy that connects every request to one host, whatever its name; it records what was requested."""
 
-    def __init__(self, host: Host, *, refuse: int | None = None) -> None:
-        super().__init__(self._forward)
+    def __init__(self, host: Host, *, refuse: int | None = None, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(self._forward, tls=tls)
         self._host, self._refuse = host, refuse
 
     async def _forward(self, peer: Peer, asked: HostRequest) -> None:
