@@ -259,7 +259,7 @@ def test_the_demo_is_not_in_the_books_of_real_models(tmp_path: Path) -> None:
     with running_command("serve", "--demo", cwd=tmp_path, XDG_STATE_HOME=str(tmp_path)) as gateway:
         assert gateway.post(PATHS["openai_chat"], body_of("openai_chat"))[0] == 200
         assert gateway.stop() == 0
-        (books,) = (line for line in gateway.logged if line["event"] == "usage_books")
+        (books,) = (line for line in gateway.logged if line["event"] == "usage_file")
     assert books["file"] == "memory:"
     assert not (tmp_path / "moonshim" / "usage.db").exists()
 

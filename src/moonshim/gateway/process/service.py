@@ -41,7 +41,7 @@ async def open_service(
         config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker
     )
     if worker <= 1:
-        logs.event("usage_books", file="memory:" if state.ledger.path is None else str(state.ledger.path))
+        logs.event("usage_file", file="memory:" if state.ledger.path is None else str(state.ledger.path))
     for warning in [*warnings_of(config), *budget_warnings(config)] if worker <= 1 else ():
         logs.event("configuration_warning", level="warning", problem=warning)
     return GatewayService(settings, state, config, load)
