@@ -78,7 +78,7 @@ bench: ready ## measure the CPU time and memory of the engine
 bench-gateway: ready ## compare the gateway with nginx and other gateways, which are installed in .bench-peers (ARGS="--quick")
 	@$(BIN)/python -m bench.gateway.run $(ARGS)
 
-bench-features: ready ## measure what usage books and the inspector cost
+bench-features: ready ## measure what usage records and the inspector cost
 	@$(BIN)/python -m bench.gateway.features $(ARGS)
 
 bench-tenants: ready ## measure how one tenant affects another: latency alone and during attacks

@@ -32,7 +32,7 @@ def _cpu_ms(served: Served, request: Request, count: int, concurrent: int) -> fl
 
 def books(upstream: Host, rounds: int) -> None:
     """Rounds with and without books take turns in one process: two would differ by more than the books cost."""
-    print(f"\nCPU time per request with and without usage books, {rounds} rounds each")
+    print(f"\nCPU time per request with and without usage records, {rounds} rounds each")
     stream, whole = Request(gap_us=1000), Request(stream=False)
     with gateway(upstream.port, module="bench.gateway.toggled_books") as served:
         for name, request, count, concurrent in (

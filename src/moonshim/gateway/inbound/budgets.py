@@ -204,7 +204,7 @@ class BudgetKeeper:
         """The budgets of these keys now. Raises `StoreUnavailable`."""
         states = [state for key in keys for state in await self._states(key)]
         if not self._are_current(state.counter for state in states):
-            raise StoreUnavailable("the usage books cannot be read")
+            raise StoreUnavailable("the usage records cannot be read")
         return states
 
     async def close(self) -> None:
