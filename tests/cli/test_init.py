@@ -437,6 +437,8 @@ class TestInScripts:
         ("flags", "words"),
         [
             (["--host", "moonshoot"], "--host: expected one of moonshot, kimi,"),
+            (["--host", "moonshoot"], "got 'moonshoot' (did you mean 'moonshot'?)"),
+            (["--host", "sglan", "--url", "http://x/v1"], "got 'sglan' (did you mean 'sglang'?)"),
             (["--host", "vllm"], "a self-hosted server also needs --url"),
             (["--host", "nowhere", "--url", "http://x/v1"], "--host: with --url, expected one of moonshot,"),
             (["--url", "localhost:8000"], "expected an http:// or https:// URL"),

@@ -19,6 +19,7 @@ from moonshim.cli import console
 from moonshim.cli.suggest import suggest
 from moonshim.config import ConfigError, new_config_path, parse_config
 from moonshim.config.files.find import user_folders
+from moonshim.config.problems import nearest
 from moonshim.config.tables.providers import address_fault
 from moonshim.engine.hosts.table import HOSTS
 from moonshim.setup.answers import HOSTS_BY_NAME, SMALL, KeyChoice, ProviderChoice, SetupAnswers, document_of
@@ -157,10 +158,13 @@ def main(argv: Sequence[str]) -> int:
 
 def _check_combination(command: console.Parser, given: Any) -> None:
     if given.host is not None and given.url is None and given.host not in HOSTS_BY_NAME:
-        hint = "; a self-hosted server also needs --url" if given.host in HOSTS else ""
+        self_hosted = "; a self-hosted server also needs --url"
+        hint = self_hosted if given.host in HOSTS else nearest(given.host, HOSTS_BY_NAME)
         command.error(f"--host: expected one of {', '.join(HOSTS_BY_NAME)}, got {given.host!r}{hint}")
     if given.host is not None and given.url is not None and given.host not in HOSTS:
-        command.error(f"--host: with --url, expected one of {', '.join(HOSTS)}, got {given.host!r}")
+        command.error(
+            f"--host: with --url, expected one of {', '.join(HOSTS)}, got {given.host!r}{nearest(given.host, HOSTS)}"
+        )
     if given.source is not None:
         if given.source[0] not in TOOLS or len(given.source) > 2:
             command.error(f"--from: expected TOOL [FILE], where TOOL is {' or '.join(TOOLS)}")
