@@ -111,11 +111,11 @@ PROVIDERS: dict[str, tuple[str, str]] = {
     "an invalid cell": ('name = "a"\napi_base_url = "https://h"\ntool_limt = 3', "did you mean 'tool_limit'?"),
     "a cell with a wrong value": (
         'name = "a"\napi_base_url = "https://h"\ntool_limit = "x"',
-        "invalid value 'x' for tool_limit: Expected `integer | null`, got `string`",
+        "invalid value 'x' for tool_limit: expected an integer or null, got a string",
     ),
     "a cell with a wrong word": (
         'name = "a"\napi_base_url = "https://h"\n[providers.cells]\nhistory_ids = "k3"',
-        "providers[0].cells.history_ids: invalid value 'k3' for history_ids",
+        "providers[0].cells.history_ids: invalid value 'k3' for history_ids: expected one of ",
     ),
     "a row under cells": (
         'name = "a"\napi_base_url = "https://h"\ncells = {host = "vllm"}',

@@ -127,10 +127,22 @@ BAD: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
     "a word that is no choice": ({"counterScope": "world"}, "counterScope", ("counterScope", "'world'")),
     "a policy that does not exist": ({"idPolicy": "k9"}, "idPolicy", ("idPolicy", "'k9'")),
     "a limit too small to work with": ({"bufferLimit": 10}, "bufferLimit", ("bufferLimit", "1024")),
-    "a limit that is no number": ({"bufferLimit": "1M"}, "bufferLimit", ("bufferLimit", "int")),
+    "a limit that is no number": (
+        {"bufferLimit": "1M"},
+        "bufferLimit",
+        ("bufferLimit: expected an integer, got a string",),
+    ),
     "markers that are no object": ({"toolTokens": "<|x|>"}, "toolTokens", ("toolTokens",)),
-    "an empty marker": ({"toolTokens": {"callEnd": ""}}, "toolTokens.callEnd", ("callEnd",)),
-    "a marker that is no text": ({"toolTokens": {"callEnd": 1}}, "toolTokens.callEnd", ("callEnd", "str")),
+    "an empty marker": (
+        {"toolTokens": {"callEnd": ""}},
+        "toolTokens.callEnd",
+        ("callEnd: expected a string that is not empty",),
+    ),
+    "a marker that is no text": (
+        {"toolTokens": {"callEnd": 1}},
+        "toolTokens.callEnd",
+        ("callEnd: expected a string, got an integer",),
+    ),
 }
 
 

@@ -225,10 +225,13 @@ def _check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, Any]:
         try:
             checked[field] = msgspec.convert(msgspec.to_builtins(value), kinds[field])
         except (msgspec.ValidationError, TypeError) as error:
-            near = _nearest(value, _literal_values(kinds[field])) if isinstance(value, str) else ""
+            words = _literal_values(kinds[field])
+            near = _nearest(value, words) if isinstance(value, str) else ""
             hint = f" ({near})" if near else ""
+            wrong_word = words and "enum value" in str(error)
+            reason = f"expected one of {', '.join(words)}" if wrong_word else name_types(error)
             raise InvalidOption(
-                f"invalid value {shorten_repr(value)} for {field}: {name_types(error)}{hint}", field=field
+                f"invalid value {shorten_repr(value)} for {field}: {reason}{hint}", field=field
             ) from None
         if field in _PATTERNS and checked[field] is not None:
             _check_pattern(field, checked[field])

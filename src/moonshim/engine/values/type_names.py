@@ -17,9 +17,17 @@ _DESCRIPTIONS: Final[dict[type, str]] = {
     dict: "an object",
     type(None): "null",
 }
-_MSGSPEC_NAMES: Final = {"str": "string", "bool": "boolean", "int": "integer", "float": "number", "array": "list"}
-_QUOTED: Final = re.compile(r"`[^`$]*`")
-_WORD: Final = re.compile(r"\w+")
+_MSGSPEC_NAMES: Final = {
+    "str": "a string",
+    "bool": "a boolean",
+    "int": "an integer",
+    "float": "a number",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+_TYPES: Final = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
+_PLACE: Final = re.compile(r" - at `(?:\$\.?)?([^`]*)`$")
 
 
 def describe_type(value: Any) -> str:
@@ -34,13 +42,21 @@ def describe_type(value: Any) -> str:
 
 
 def name_types(error: Exception) -> str:
-    """The message of a msgspec error, with JSON names for the types in it.
+    """The message of a msgspec error, after the place of the value and with JSON names for the types in it.
 
-    >>> name_types(TypeError("Expected `int | null`, got `str` - at `$.int`"))
-    'Expected `integer | null`, got `string` - at `$.int`'
+    >>> name_types(TypeError("Expected `int | null`, got `str` - at `$.limit`"))
+    'limit: expected an integer or null, got a string'
+    >>> name_types(TypeError("Object contains unknown field `a`"))
+    'unknown field `a`'
     """
-    return _QUOTED.sub(lambda quoted: _WORD.sub(_named, quoted[0]), str(error))
+    text = str(error)
+    place = _PLACE.search(text)
+    message = _PLACE.sub("", text).removeprefix("Object contains ")
+    message = message.replace(" of length >= 1", " that is not empty").replace(" >= ", " of at least ")
+    if message.startswith(("Expected", "Invalid")):
+        message = _TYPES.sub(_named, message[0].lower() + message[1:])
+    return f"{place[1]}: {message}" if place and place[1] else message
 
 
-def _named(word: re.Match[str]) -> str:
-    return _MSGSPEC_NAMES.get(word[0], word[0])
+def _named(types: re.Match[str]) -> str:
+    return " or ".join(_MSGSPEC_NAMES.get(name, name) for name in types[1].split(" | "))
