@@ -29,7 +29,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "a switch for a number": ("[gateway]\nport = true", "expected an integer, got a boolean"),
     "a number for a switch": ("[gateway]\nopen_without_keys = 1", "expected a boolean, got an integer"),
     "a port that none is": ("[gateway]\nport = 70000", "must be at least 1 and at most 65535"),
-    "a number that is no number": ("[timeouts]\nconnect = nan", "must be greater than 0"),
+    "a number that is no number": ("[timeouts]\nconnect = nan", "must be a finite number"),
     "a timeout of nothing": ("[timeouts]\nconnect = 0", "timeouts.connect: must be greater than 0"),
     "an invalid level": ("[gateway]\nlog_level = 'inof'", "did you mean 'info'?"),
     "an invalid store": ("[gateway]\nstore = 'mysql://h'", "gateway.store: expected `memory:`, `sqlite:PATH`"),
@@ -199,10 +199,22 @@ def test_all_mistakes_of_a_file_are_told_in_its_order() -> None:
     ]
 
 
+NAMED = '[[providers]]\nname = "a"\napi_base_url = "https://h"\n'
 BROKEN: dict[str, tuple[str, str, str]] = {
     "TOML": (".toml", "[[providers]]\nname = \n", "moonshim.toml:2:8: Invalid value"),
     "TOML that ends": (".toml", 'name = """', "moonshim.toml:1: "),
-    "TOML with a key twice": (".toml", "a = 1\na = 2\nb = 3", "moonshim.toml:2:6: Cannot overwrite a value"),
+    "TOML with a key twice": (".toml", "a = 1\na = 2\nb = 3", "moonshim.toml:2:6: this key is already set above"),
+    "an infinite number": (
+        ".toml",
+        f"{NAMED}[timeouts]\nfirst_byte = inf",
+        "timeouts.first_byte: must be a finite number",
+    ),
+    "no number": (".toml", f"{NAMED}[timeouts]\nfirst_byte = nan", "timeouts.first_byte: must be a finite number"),
+    "a provider in place of its model": (
+        ".toml",
+        f'{NAMED}models = ["m"]\n[aliases]\nx = "A"',
+        "aliases.x: no provider has the model 'A' (did you mean 'a/m'?)",
+    ),
     "JSON": (".json", '{"a": 1\n "b": 2}', "moonshim.json:2:2: expected ',' or '}'"),
     "JSON without a value": (".json", '{"a": }', "moonshim.json:1:7: expected a value"),
     "JSON with a key twice": (".json", '{"a": 1,\n"a": 2}', "moonshim.json:2:1: duplicate key 'a'"),
@@ -278,6 +290,19 @@ def test_the_error_is_one_that_callers_can_catch() -> None:
         parse_config("", suffix=".toml", environ={}, source="x.toml")
     (problem,) = caught.value.problems
     assert problem.startswith("x.toml: no provider is configured, and no API key of a known host is set")
+
+
+def test_providers_of_the_wrong_type_are_one_problem() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config('providers = "x"', suffix=".toml", environ={}, source="x.toml")
+    (problem,) = caught.value.problems
+    assert problem == "x.toml:1: providers: expected a list of tables (`[[providers]]` in TOML), got a string"
+
+
+def test_a_price_of_the_wrong_type_is_one_problem() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(f'{NAMED}[prices]\n"a/m" = 1', suffix=".toml", environ={}, source="x.toml")
+    assert list(caught.value.problems) == ['x.toml:5: prices."a/m": expected a table, got an integer']
 
 
 def test_a_number_that_is_too_long_for_python_is_reported() -> None:

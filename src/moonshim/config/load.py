@@ -154,7 +154,8 @@ class _Reading:
         root.close(hints=dict.fromkeys(GATEWAY_KEYS, "; it belongs in `[gateway]`"))
         defaults_of_clients: dict[str, tuple[str, ...]] = {}
         from_outside: tuple[str, ...] = ()
-        if not tables:
+        listed = [root.raw(name) for name in ("providers", "Providers") if name in root]
+        if not tables and all(isinstance(value, list) for value in listed):  # any other value is reported already
             found = self._from_environment()
             providers, defaults_of_clients = found.providers, found.aliases
             from_outside = found.notes

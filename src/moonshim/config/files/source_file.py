@@ -78,6 +78,7 @@ def read_values(text: str, *, suffix: str, source: str) -> tuple[Any, dict[Path,
     except ValueError as error:
         # Python itself refuses integers of more than 4,300 digits.
         message = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "a number has too many digits"
+        message = message.replace("Cannot overwrite a value", "this key is already set above")
         found = _TOML_PLACE.search(message)
         hint = " (is a quote missing?)" if message.startswith("Illegal character '\\n'") else ""
         place = (

@@ -51,7 +51,13 @@ def check_targets(
                 listed = nearest(target, [f"{one.name},{model}" for one in providers for model in one.models])
                 root.problems.note(("Router",), f"'{alias}': no provider has the model '{target}'{listed}")
             else:
+                whole = [
+                    f"{one.name}/{one.models[0]}"
+                    for one in providers
+                    if one.models and one.name.lower() == target.lower()
+                ]
                 hint = nearest(target, [*names, *(f"{one.name}/" for one in providers)])
+                hint = f" (did you mean '{whole[0]}'?)" if whole else hint
                 root.problems.add((table, alias), f"no provider has the model '{target}'{hint}")
 
 

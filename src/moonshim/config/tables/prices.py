@@ -26,7 +26,7 @@ def read_prices(table: Table | None) -> dict[str, Price]:
         amounts = {key: read_amount(inner, key) for key in _AMOUNTS}
         currency = read_currency(inner)
         for key in ("input", "output"):
-            if key not in inner:
+            if key not in inner and isinstance(table.raw(name), dict):
                 inner.problems.add(inner.path, f"`{key}` is required: the price per million tokens")
         inner.close()
         given, returned = amounts.pop("input"), amounts.pop("output")

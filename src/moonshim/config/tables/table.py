@@ -150,7 +150,10 @@ class Table:
             if value is not _MISSING:
                 self._wrong(key, value, "a number")
             return None
-        if not math.isfinite(value) or value < least or (above and value == least):
+        if not math.isfinite(value):
+            self.error(key, "must be a finite number")
+            return None
+        if value < least or (above and value == least):
             self.error(key, f"must be {'greater than' if above else 'at least'} {least:g}")
             return None
         return float(value)
