@@ -24,11 +24,21 @@ from msgspec import Struct
 
 from moonshim.errors import InvalidInput
 
-__all__ = ["PREFIX", "InvalidSignature", "SignedKind", "SignedPayload", "Signer", "UnknownSigningKey", "is_signed"]
+__all__ = [
+    "ALTERED",
+    "PREFIX",
+    "InvalidSignature",
+    "SignedKind",
+    "SignedPayload",
+    "Signer",
+    "UnknownSigningKey",
+    "is_signed",
+]
 
 SignedKind: TypeAlias = Literal["reasoning", "summary", "search"]
 """What a token is for."""
 
+ALTERED: Final = "this token was issued by Moonshim and has been altered: send it back as received, or remove it"
 PREFIX: Final = "moonshim1."
 _FIELDS: Final = frozenset({None, "reasoning_content", "reasoning", "reasoning_details"})
 _UNKEYED: Final = b"moonshim without a secret: the tag is only a check sum"
@@ -100,7 +110,7 @@ class Signer:
             raise UnknownSigningKey(parts[0])
         made_as = self._kind(parts[1], parts[2]) if len(parts) == 3 and token.isascii() else None
         if made_as is None:
-            raise InvalidSignature("this token was issued by Moonshim and has been altered", field=field)
+            raise InvalidSignature(ALTERED, field=field)
         if made_as != kind:
             raise InvalidSignature(
                 f"this token was issued by Moonshim as {made_as} and cannot be used as {kind}", field=field

@@ -59,7 +59,7 @@ def test_a_summary_under_another_key_is_left_out_and_told_with_the_key() -> None
 def test_a_summary_of_ours_that_was_altered_is_refused() -> None:
     item = render_compaction(SUMMARY, Signer(SECRET), "cmp_1")
     item["encrypted_content"] = item["encrypted_content"][:-6] + "AAAAAA"
-    with pytest.raises(InvalidSignature, match="altered"):
+    with pytest.raises(InvalidSignature, match="altered: send it back as received, or remove it"):
         messages_of(item)
 
 

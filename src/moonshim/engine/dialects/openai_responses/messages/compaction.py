@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from moonshim.engine.dialects.openai_responses.extras import Json
-from moonshim.engine.signing import InvalidSignature, SignedPayload, Signer, UnknownSigningKey, is_signed
+from moonshim.engine.signing import ALTERED, InvalidSignature, SignedPayload, Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change
 
 __all__ = ["COMPACTIONS", "parse_compaction", "render_compaction"]
@@ -46,6 +46,6 @@ def parse_compaction(item: Json, signer: Signer, where: str, changes: list[Chang
         changes.append(Change("seal_unknown", detail, place))
         return item
     except UnicodeEncodeError:
-        raise InvalidSignature("this token was issued by Moonshim and has been altered", field=place) from None
+        raise InvalidSignature(ALTERED, field=place) from None
     content = [{"type": "input_text", "text": _INTRODUCTION + (summary or "")}]
     return {"type": "message", "role": "user", "content": content}

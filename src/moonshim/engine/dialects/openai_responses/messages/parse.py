@@ -28,7 +28,7 @@ from moonshim.engine.dialects.openai_responses.messages.items import (
 from moonshim.engine.dialects.openai_responses.messages.searches import open_results
 from moonshim.engine.dialects.openai_responses.tools import ToolNamespaces
 from moonshim.engine.ids.pairing import canonical_ids, pair
-from moonshim.engine.signing import InvalidSignature, Signer, UnknownSigningKey, is_signed
+from moonshim.engine.signing import ALTERED, InvalidSignature, Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change, Message, Part, Reasoning, Role, ToolCall, ToolResult
 from moonshim.engine.wire.json_fields import STRING, JsonType, check_fields, read_required, wrong_type
 from moonshim.errors import InvalidInput
@@ -155,9 +155,7 @@ class ItemReader:
             self.changes.append(Change("seal_unknown", detail, f"{where}.encrypted_content"))
             return part, bare
         except UnicodeEncodeError:
-            raise InvalidSignature(
-                "this token was issued by Moonshim and has been altered", field=f"{where}.encrypted_content"
-            ) from None
+            raise InvalidSignature(ALTERED, field=f"{where}.encrypted_content") from None
         text = part.text if payload.text is None else payload.text
         return Reasoning(text, payload.signature, payload.details, payload.field), bare
 
