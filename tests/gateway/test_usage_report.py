@@ -202,7 +202,7 @@ def test_without_keys_usage_is_for_this_machine_only() -> None:
         ({"since": "1d", "until": "2d"}, "until", "until must be after since"),
         ({"limit": "0"}, "limit", "limit must be an integer from 1 to 1,000"),
         ({"limit": "1001"}, "limit", "limit must be an integer from 1 to 1,000"),
-        ({"sinse": "1d"}, "sinse", "unknown parameter (did you mean since?)"),
+        ({"sinse": "1d"}, "sinse", "unknown parameter 'sinse' (did you mean since?)"),
     ],
 )
 def test_a_wrong_parameter_is_named(query: dict[str, str], param: str, message: str) -> None:

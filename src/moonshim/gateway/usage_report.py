@@ -34,7 +34,7 @@ async def usage_report(state: GatewayState, call: ClientCall) -> dict[str, Any]:
         if name not in _PARAMETERS:
             near = get_close_matches(name, _PARAMETERS, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known parameters: {', '.join(_PARAMETERS)}"
-            raise InvalidInput(f"unknown parameter ({hint})", field=name[:80])
+            raise InvalidInput(f"unknown parameter {name[:80]!r} ({hint})", field=name[:80])
     return await usage_document(state, call.query, _visible_key(state, call), call.record.store_failures)
 
 
