@@ -442,3 +442,19 @@ def test_the_free_text_of_a_call_is_told_as_it_arrives_and_is_the_same_in_every_
             e for one in values if isinstance(one, dict) for e in one["choices"][0]["delta"].get("tool_calls", ())
         ]
         assert "".join(entry["custom"]["input"] for entry in entries) == "T"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body", "field"),
+    [
+        ("openai_chat", {"messages": [{"role": "user", "content": ""}]}, "messages"),
+        ("anthropic", {"messages": [{"role": "user", "content": ""}], "max_tokens": 9}, "messages"),
+        ("openai_responses", {"input": [{"role": "user", "content": ""}]}, "input"),
+    ],
+)
+def test_a_request_without_content_is_refused_with_the_field_of_its_dialect(
+    dialect: str, body: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidInput, match="nothing to send") as caught:
+        prepare_request(body | {"model": "kimi-k3"}, dialect=dialect, host="moonshot")
+    assert caught.value.field == field

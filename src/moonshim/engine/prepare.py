@@ -236,6 +236,7 @@ class ParsedRequest:
                 mend_arguments=_mend_arguments,
                 search_access=search_access,
                 documents=self.extracted,
+                messages_field=client.messages_field,
             )
         out, dropped = host_dialect.render_request(adapted.request)
         if extra_body:

@@ -202,6 +202,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """The record of this dialect in `Message.extras`."""
     media_extras: type[Struct]
     """Its record in `Media.extras`."""
+    messages_field: str = "messages"
+    """The body field with the messages, for error messages."""
     body_fields: Callable[[Request], Mapping[str, Any]]
     """The client's body fields as received, without messages and tools; empty for a request of another dialect."""
     holds_unknown: Callable[[Message], bool]

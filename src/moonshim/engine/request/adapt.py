@@ -75,10 +75,12 @@ def adapt_request(
     mend_arguments: MendArguments | None = None,
     search_access: SearchAccess | None = None,
     documents: Documents | None = None,
+    messages_field: str = "messages",
 ) -> AdaptedRequest:
     """Adapt a request to a host. Raises `InvalidInput` where that would change its meaning.
 
-    `documents`: what was extracted from the documents in it.
+    `documents`: what was extracted from the documents in it. `messages_field`: the client's field with the messages,
+    for errors.
 
     >>> from moonshim.engine.hosts.detect import profile_for
     >>> request = Request(model="k3", messages=(Message("user", (Text("hi"), Text(""))),))
@@ -106,7 +108,7 @@ def adapt_request(
     messages = _adapt_messages(messages, profile, adapter, mend_arguments, options, documents or {}, changes)
     # In Messages the system prompt is not a message.
     if not any(profile.dialect == CHAT or located.message.role != "system" for located in messages):
-        raise InvalidInput("nothing to send: no message has any content", field="messages")
+        raise InvalidInput("nothing to send: no message has any content", field=messages_field)
     adapted = replace_messages(request, messages)
     if moved_tools:
         tools = (tools or ()) + moved_tools

@@ -32,6 +32,7 @@ OPENAI_RESPONSES: Final = Dialect(
     media_extras=ResponsesMediaExtras,
     body_fields=body_fields,
     holds_unknown=holds_unknown,
+    messages_field="input",
     tool_schema_field="parameters",
     response_schema_field="text.format.schema",
     decoder=ResponsesDecoder,
