@@ -211,7 +211,7 @@ WRONG = {
     "two hosts": (["-p", "hi", "--demo", "--base-url", "http://h"], "cannot be combined with"),
     "no folder": (["-p", "hi", "--demo", "--folder", "/nowhere"], "the folder does not exist"),
     "nothing to ask": (["-p", " ", "--demo"], "the prompt is empty"),
-    "nothing on standard input": (["--demo"], "the prompt is empty"),
+    "nothing on standard input": (["--demo"], "standard input is empty; pass -p PROMPT, or pipe a prompt in"),
     "a model that is not there": (["-p", "hi", "--demo", "--model", "gpt-9"], "Model 'gpt-9' not found"),
     "a provider that is not there": (["-p", "hi", "--demo", "--provider", "x"], "unknown provider `x`"),
     "a conversation that is not there": (["-p", "hi", "--demo", "--resume", "n"], "no conversation `n`"),

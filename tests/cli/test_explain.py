@@ -90,7 +90,8 @@ REFUSED: dict[str, tuple[Any, list[str], int, str]] = {
         1,
         "request refused: messages[0].role is required",
     ),
-    "no JSON": ("{", [], 1, "invalid JSON"),
+    "no JSON": ('{"model":\n x}', [], 1, "invalid JSON: invalid character at line 2, column 2"),
+    "half a request": ('{"model":', [], 1, "invalid JSON: unexpected end of data at line 1, column 10"),
     "a host that nobody knows": ({"model": "m", "messages": []}, ["--host", "moonshoot"], 1, "messages"),
     "a host that nobody knows, with a good request": (
         {"model": "m", "messages": [{"role": "user", "content": "x"}]},

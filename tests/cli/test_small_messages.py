@@ -126,7 +126,9 @@ def test_an_empty_input_is_called_empty(tmp_path: Path) -> None:
     (tmp_path / "request.json").write_text("\n")
     done = run_moonshim("explain", "request.json", cwd=tmp_path)
     assert done.code == 1
-    assert done.stderr == "moonshim explain: request.json: the input is empty; pass FILE, or pipe a request in\n"
+    assert done.stderr == "moonshim explain: request.json: the input is empty\n"
+    piped = run_moonshim("explain", cwd=tmp_path)
+    assert piped.stderr == "moonshim explain: standard input: the input is empty; pass FILE, or pipe a request in\n"
 
 
 def test_a_string_that_is_not_closed_is_suspected(tmp_path: Path) -> None:

@@ -419,4 +419,5 @@ def test_a_model_and_a_provider_can_be_chosen(home: Path) -> None:
     assert said["model"] == "kimi-k3"
     run = launched(home, "claude", "--demo", "--provider", "nowhere", "--", "--exit", "0")
     assert (run.returncode, run.stdout) == (1, "")
-    assert "nowhere" in run.stderr
+    assert "no model of provider 'nowhere'" in run.stderr
+    assert "Its providers: demo, demo-messages" in run.stderr

@@ -126,7 +126,7 @@ def test_what_cannot_be_loaded_is_told(written: Path, place: str, received: str)
     [
         ("import nothing_like_this", "ModuleNotFoundError: No module named 'nothing_like_this'"),
         ("\n\nraise ValueError('bad day')", "ValueError: bad day (" + "{file}:3)"),
-        ("def f(:", "SyntaxError"),
+        ("\ndef f(:", "SyntaxError: invalid syntax ({file}:2)"),
         ("raise SystemExit(0)", "SystemExit"),
     ],
 )

@@ -155,7 +155,8 @@ def _prompt(command: console.Parser, given: Any) -> str | None:
     if prompt == "-":
         prompt = _standard_input(command)
     if not prompt.strip():
-        command.error("the prompt is empty")
+        empty = "standard input is empty; pass -p PROMPT, or pipe a prompt in"
+        command.error(empty if given.prompt == "-" else "the prompt is empty")
     return prompt
 
 

@@ -213,7 +213,7 @@ def _read(name: str) -> tuple[Any, StreamHeader | None]:
         with BufferedReader(open_input(name)) as file:
             data = file.read(LIMIT + 1)
     if not data.strip():
-        raise ValueError("the input is empty; pass FILE, or pipe a request in")
+        raise ValueError("the input is empty" + ("; pass FILE, or pipe a request in" if name == "-" else ""))
     header, _ = split_header(iter([data]))
     if header is None:
         if _STREAM.match(data):

@@ -31,5 +31,5 @@ def number(text: str, least: float, most: float) -> float:
     except ValueError:
         value = least - 1
     if not least <= value <= most:  # NaN is within no limits
-        raise argparse.ArgumentTypeError(f"expected a number from {least:g} to {most:g}, got {text[:40]!r}")
+        raise argparse.ArgumentTypeError(f"expected a number from {least:.15g} to {most:.15g}, got {text[:40]!r}")
     return value

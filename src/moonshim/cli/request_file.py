@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import BufferedReader
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from moonshim.errors import InvalidInput
 __all__ = ["LIMIT", "BadRequestFile", "RequestFacts", "decode_json", "facts_from_header", "read_request", "read_tools"]
 
 LIMIT: Final = 64 * 1024 * 1024
+_PLACE: Final = re.compile(r" \(byte (\d+)\)$")
 
 
 class BadRequestFile(Exception):
@@ -104,7 +106,28 @@ def decode_json(data: bytes) -> Any:
     """The value in a JSON file; `ValueError` says why it cannot be decoded."""
     if len(data) > LIMIT:
         raise ValueError(f"larger than {LIMIT >> 20} MiB")
+    if not data.strip():
+        raise ValueError("the input is empty")
+    data = data.removeprefix(BYTE_ORDER_MARK)
     try:
-        return msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK))
+        return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"invalid JSON: {error}") from None
+        raise ValueError(f"invalid JSON: {_reason(data, error)}") from None
+
+
+def _reason(data: bytes, error: Exception) -> str:
+    """What is wrong with the JSON, and where.
+
+    >>> _reason(b'{"a":\n x}', ValueError("JSON is malformed: invalid character (byte 7)"))
+    'invalid character at line 2, column 2'
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    reason = str(error).removeprefix("JSON is malformed: ")
+    if "truncated" in reason:
+        reason = f"unexpected end of data (byte {len(data)})"
+    if (place := _PLACE.search(reason)) is None:
+        return reason
+    before = data[: int(place[1])]
+    line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+    return f"{reason[: place.start()]} at line {line}, column {column}"

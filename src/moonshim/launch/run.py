@@ -125,9 +125,11 @@ def environment_for(plan: ClientPlan, environ: Mapping[str, str]) -> dict[str, s
 def _choose(gateway: GatewayAccess, models: Sequence[ModelInfo], wanted: str | None, provider: str | None) -> ModelInfo:
     """The model of that name, or the first one if None; at that provider if one is named."""
     if provider is not None:
+        names = ", ".join(dict.fromkeys(model.provider for model in models if model.provider))
         models = [model for model in models if model.provider == provider]
         if not models:
-            raise CannotLaunch(f"The gateway at {gateway} lists no model of a provider called {provider}.")
+            known = f" Its providers: {names}." if names else ""
+            raise CannotLaunch(f"The gateway at {gateway} lists no model of provider '{provider}'.{known}")
     if wanted is None:
         if not models:
             raise CannotLaunch(

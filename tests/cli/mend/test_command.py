@@ -152,9 +152,10 @@ class TestWhatWasAsked:
     @pytest.mark.parametrize(
         ("data", "reason"),
         [
-            (b"", "invalid JSON"),
+            (b"", "the input is empty"),
             (b"[{", "invalid JSON"),
-            (b"\xff\xfe", "invalid JSON"),
+            (b"\xff\xfe", "invalid JSON: invalid character at line 1, column 1"),
+            (b'["\xff"]', "invalid JSON: not UTF-8"),
             (b"[" * 100_000, "invalid JSON"),
             (b"7", "expected a list of tool definitions"),
             (b"{}", "expected a list of tool definitions"),

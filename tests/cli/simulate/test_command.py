@@ -78,7 +78,7 @@ class TestWhatIsRefused:
         [
             (["--chaos", "2"], "argument --chaos: expected a number from 0 to 1, got '2'"),
             (["--seed", "-1"], "argument --seed: expected an integer from 0 to"),
-            (["--tokens-per-second", "fast"], "expected a number from 0 to 1e+06, got 'fast'"),
+            (["--tokens-per-second", "fast"], "expected a number from 0 to 1000000, got 'fast'"),
             (["--port", "70000"], "expected an integer from 0 to 65535"),
             (["--log-level", "loud"], "--log-level"),
             (["--sead", "7"], "(did you mean '--seed'?)"),

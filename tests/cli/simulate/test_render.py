@@ -136,7 +136,8 @@ def test_a_model_that_is_no_kimi_is_told_of() -> None:
 @pytest.mark.parametrize(
     ("body", "arguments", "why"),
     [
-        (b"{", (), "standard input: invalid JSON: Input data was truncated"),
+        (b"{", (), "standard input: invalid JSON: unexpected end of data at line 1, column 2"),
+        (b" \n", (), "standard input: the input is empty"),
         (b"[]", (), "standard input: expected a request body (a JSON object)"),
         (b'{"messages": []}', (), "the request has no model; pass --model NAME"),
         (b'{"model": "gpt-5\\u001b[2J", "messages": []}', (), "unknown model gpt-5\\x1b[2J; use --model with one of"),

@@ -164,6 +164,8 @@ def _plain(text: str) -> str:
 
 def _describe_exception(error: BaseException) -> str:
     """The exception and where it was raised."""
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"SyntaxError: {error.msg} ({error.filename}:{error.lineno})"
     frames = extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames and frames[-1].filename != __file__ else ""
     try:
