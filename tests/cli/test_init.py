@@ -426,6 +426,13 @@ class TestInScripts:
         assert "internal error" not in done.stderr
         assert sorted(one.name for one in folder.glob(".*")) == []
 
+    def test_the_file_that_cannot_be_written_is_named(self, folder: Path) -> None:
+        name = f"{'x' * 250}.toml"  # the name of its lock would be too long
+        done = init("--host", "moonshot", "--yes", "--no-check", "--output", name, cwd=folder)
+        assert (done.code, len(done.lines)) == (1, 1)
+        assert f"{name}: cannot write this file: File name too long; choose another --output" in done.stderr
+        assert ".lock" not in done.stderr
+
     @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
     def test_a_folder_that_cannot_be_written_is_one_line(self, folder: Path) -> None:
         folder.chmod(0o500)

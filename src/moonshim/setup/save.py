@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from moonshim.config.files.locked_files import locked, replace_file
-from moonshim.config.files.source_file import file_problem
 from moonshim.config.problems import ConfigError
 
 __all__ = ["EXISTS", "save"]
@@ -36,7 +35,10 @@ def save(path: Path, text: str, *, replace: bool, now: datetime | None = None) -
     except RuntimeError:  # from `resolve`, before Python 3.13
         raise ConfigError([f"{path}: symbolic link loop; choose another --output"]) from None
     except OSError as error:
-        raise ConfigError([file_problem(error.filename or path, error)]) from None
+        # Its own name may be that of the lock or of a temporary file.
+        raise ConfigError(
+            [f"{path}: cannot write this file: {error.strerror or error}; choose another --output"]
+        ) from None
 
 
 def _back_up(path: Path, now: datetime) -> Path:
