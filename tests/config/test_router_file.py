@@ -255,3 +255,17 @@ WRONG: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(("file", "told"), WRONG.values(), ids=WRONG.keys())
 def test_what_it_would_not_understand_either_is_a_mistake(file: Any, told: str) -> None:
     assert any(told in problem for problem in problems(json.dumps(file), suffix=".json"))
+
+
+def test_a_value_that_cannot_be_used_is_ignored_with_a_warning() -> None:
+    wrong = {"PORT": "abc", "HOST": 5, "API_TIMEOUT_MS": "soon", "LOG_LEVEL": "loud", "APIKEY": 1, "Router": 5}
+    provider = {"name": "a", "api_base_url": "https://h/v1", "models": ["m"]}
+    config = json_(json.dumps(wrong | {"Providers": [provider]}))
+    assert [note.partition(": ")[2] for note in config.notes] == [
+        "APIKEY: expected a string, got an integer; ignored",
+        "API_TIMEOUT_MS: expected a number of milliseconds greater than 0, ignored",
+        "HOST: expected a string, got an integer; ignored",
+        "PORT: expected an integer from 1 to 65535, ignored",
+        "LOG_LEVEL: expected one of trace, debug, info, warn, warning, error, fatal, ignored",
+        "Router: expected an object, got an integer; ignored",
+    ]

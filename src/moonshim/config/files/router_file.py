@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from moonshim.config.model import GatewayKey, LogLevel, RouteName, Routes, TransformerUse
 from moonshim.config.tables.gateway_keys import gateway_key_of
-from moonshim.config.tables.table import Table
+from moonshim.config.tables.table import Table, kind_of
 
 __all__ = ["APIKEY", "RouterSettings", "is_router_file", "read_router_keys", "router_keys"]
 
@@ -67,7 +67,7 @@ def is_router_file(keys: Table) -> bool:
 
 
 def read_router_keys(root: Table) -> RouterSettings:
-    """Take all its keys from the table. None of them is an error, whatever its value."""
+    """Take all its keys from the table. None of them is an error, whatever its value: what cannot be used is noted."""
     found = RouterSettings()
     found.keys = router_keys(root)
     if found.keys:
@@ -79,8 +79,12 @@ def read_router_keys(root: Table) -> RouterSettings:
     found.host = _host(root, has_key=bool(found.keys))
     port = root.any_value("PORT")
     found.port = int(port) if str(port).isdecimal() and 0 < int(port) < 65536 else None
+    if found.port is None and port not in (None, ""):
+        root.note("PORT", "expected an integer from 1 to 65535, ignored")
     level = _text(root, "LOG_LEVEL")
     found.log_level = _LEVELS.get(level.lower()) if level else None
+    if level and found.log_level is None:
+        root.note("LOG_LEVEL", f"expected one of {', '.join(_LEVELS)}, ignored")
     found.plug_ins, found.javascript = _plug_ins(root)
     found.aliases, found.routes = _read_router(root)
     for name in root:
@@ -102,7 +106,11 @@ def _text(root: Table, key: str) -> str | None:
         root.knows(key)
         return None
     value = root.any_value(key)
-    return value.strip() or None if isinstance(value, str) else None
+    if not isinstance(value, str):
+        if value is not None:
+            root.note(key, f"expected a string, got {kind_of(value)}; ignored")
+        return None
+    return value.strip() or None
 
 
 def _milliseconds(root: Table) -> float | None:
@@ -110,8 +118,12 @@ def _milliseconds(root: Table) -> float | None:
     try:
         seconds = float(value) / 1000
     except (TypeError, ValueError):
-        return None
-    return seconds if 0 < seconds < float("inf") else None
+        seconds = 0.0
+    if 0 < seconds < float("inf"):
+        return seconds
+    if value not in (None, ""):
+        root.note("API_TIMEOUT_MS", "expected a number of milliseconds greater than 0, ignored")
+    return None
 
 
 def _host(root: Table, *, has_key: bool) -> str | None:
@@ -150,6 +162,8 @@ def _read_router(root: Table) -> tuple[dict[str, tuple[str, ...]], Routes]:
     """Each route as an alias, so that clients can request it by name, and the routes of requests."""
     routes = root.table("Router") if isinstance(root.raw("Router"), dict) else None
     root.knows("Router", "fallback")
+    if root.raw("Router") and routes is None:
+        root.note("Router", f"expected an object, got {kind_of(root.raw('Router'))}; ignored")
     others = root.any_value("fallback")
     aliases: dict[str, tuple[str, ...]] = {}
     found: dict[str, Any] = {}
