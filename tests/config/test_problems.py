@@ -224,7 +224,12 @@ BROKEN: dict[str, tuple[str, str, str]] = {
     "JSON of nothing": (".json", "  ", "the file is empty"),
     "JSON that is too deep": (".json", "[" * 100, "nested more than 64 levels deep"),
     "JSON with a long number": (".json", '{"PORT": ' + "1" * 5000 + "}", "number has too many digits"),
-    "a text": (".json", '"x"', "moonshim.json: expected a table, got a string"),
+    "a text": (".json", '"x"', "moonshim.json: expected an object, got a string"),
+    "providers of the wrong type": (
+        ".json",
+        '{"providers": {}}',
+        "moonshim.json:1: providers: expected a list of objects, got an object",
+    ),
     "an empty list": (".json", "[]", "moonshim.json: no provider is configured"),
 }
 

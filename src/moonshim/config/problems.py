@@ -14,6 +14,7 @@ Path: TypeAlias = tuple[str | int, ...]
 """The path of a value: `("providers", 1, "models")`."""
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_TOML_NOTE: Final = re.compile(r" \(`\[\[[^`]*` in TOML\)")
 
 
 class ConfigError(MoonshimError):
@@ -72,11 +73,22 @@ class Problems:
     def _locate(self, path: Path, message: str) -> tuple[int, str]:
         line = self._line(path)
         place = f"{display_path(path)}: " if path else ""
+        if self.source.lower().endswith((".json", ".jsonc", ".json5")):
+            message = _in_json(message)
         return line or 0, f"{self.source}{f':{line}' if line else ''}: {place}{message}"
 
     def _line(self, path: Path) -> int | None:
         """The line of the value, or of the nearest enclosing one that is in the text."""
         return next((self._lines[path[:size]] for size in range(len(path), 0, -1) if path[:size] in self._lines), None)
+
+
+def _in_json(message: str) -> str:
+    """The message in the terms of JSON, which has no tables.
+
+    >>> _in_json("expected a list of tables (`[[providers]]` in TOML), got a table")
+    'expected a list of objects, got an object'
+    """
+    return _TOML_NOTE.sub("", message).replace("a list of tables", "a list of objects").replace("a table", "an object")
 
 
 def _by_line(problem: tuple[int, str]) -> int:
