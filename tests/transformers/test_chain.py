@@ -131,6 +131,13 @@ def test_a_file_that_cannot_be_loaded_leaves_nothing_behind(text: str, tmp_path:
     assert set(sys.modules) == before
 
 
+def test_a_file_that_raises_is_reported_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("x = 1\nx / 0\n", "utf-8")
+    with pytest.raises(InvalidOption) as caught:
+        load_chain([Use("broken.py:X")], folder=tmp_path)
+    assert str(caught.value).endswith(f"ZeroDivisionError: division by zero ({tmp_path / 'broken.py'}:2)")
+
+
 def test_a_broken_file_keeps_the_module_that_runs(tmp_path: Path) -> None:
     file = tmp_path / "kept.py"
     file.write_text(PLUGIN.format(times=1), "utf-8")

@@ -119,7 +119,8 @@ def load_plugin(
     except MoonshimError:
         raise
     except BaseException as error:  # also SystemExit, as raised by a script that is not a plug-in
-        raise InvalidOption(f"cannot load transformer {name!r}: {_error_text(error)}", field=name) from error
+        text = f"{_error_text(error)}{_raised_at(error)}"
+        raise InvalidOption(f"cannot load transformer {name!r}: {text}", field=name) from error
     raise InvalidOption(f"transformer {name!r} must have a method prepare or stages", field=name)
 
 
@@ -204,6 +205,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     lower = {word.lower(): word for word in words}
     close = difflib.get_close_matches(name.lower(), lower, n=1)
     return f" (did you mean {lower[close[0]]!r}?)" if close else f"; available: {', '.join(words) or 'none'}"
+
+
+def _raised_at(error: BaseException) -> str:
+    """` (file:line)`: the last line in a file of `module_of`; an empty string if none of it ran."""
+    frames = walk_tb(error.__traceback__)
+    own = [(frame, line) for frame, line in frames if frame.f_globals.get("__name__", "").startswith("moonshim_")]
+    return f" ({own[-1][0].f_code.co_filename}:{own[-1][1]})" if own else ""
 
 
 def _error_text(error: BaseException) -> str:
