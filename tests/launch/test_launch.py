@@ -408,7 +408,7 @@ def test_with_routes_the_client_asks_for_a_name_that_is_routed(
 
 @pytest.mark.parametrize(("client", "title"), [("kimi", "kimi-code"), ("pi", "pi")])
 def test_a_client_without_a_small_model_says_so(home: Path, client: str, title: str) -> None:
-    run = launched(home, client, "--demo", "--model", "kimi-k3", "--small-model", "kimi-k2.5", "--print-env")
+    run = launched(home, client, "--demo", "--model", "kimi-k3", "--small-model", "nonesuch", "--print-env")
     assert run.stderr == f"moonshim launch: {title} has no small model, so --small-model has no effect.\n"
     assert run.stdout.splitlines()[0] == f"# {title} has no small model: it uses kimi-k3 only."
     assert launched(home, client, "--demo", "--print-env").stderr == ""
@@ -421,3 +421,36 @@ def test_a_model_and_a_provider_can_be_chosen(home: Path) -> None:
     assert (run.returncode, run.stdout) == (1, "")
     assert "no model of provider 'nowhere'" in run.stderr
     assert "Its providers: demo, demo-messages" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("alias", "options", "chosen"),
+    [
+        ("second/kimi-k2.5", (), "second/kimi-k2.5"),  # the plain name is that of the first provider
+        ("any/kimi-k3", (), "any/kimi-k3"),  # no provider lists it
+        ("any/kimi-k3", ("--provider", "first"), "kimi-k2.5"),
+        ("second/kimi-k2.5", ("--provider", "any", "--model", "kimi-k3"), "any/kimi-k3"),
+    ],
+)
+def test_the_model_of_an_alias_is_used_at_its_provider(
+    home: Path, alias: str, options: tuple[str, ...], chosen: str
+) -> None:
+    lists: dict[str, dict[str, Any]] = {
+        "first": {"models": ["kimi-k2.5"]},
+        "second": {"models": ["kimi-k2.5"]},
+        "any": {},
+    }
+    providers = [{"name": name, "api_base_url": "http://127.0.0.1:9/v1", **more} for name, more in lists.items()]
+    path = home / "moonshim.json"
+    path.write_text(json.dumps({"providers": providers, "aliases": {"claude-*": alias}}))
+    run = launched(home, "claude", "--config", str(path), "--print-env", *options)
+    assert run.returncode == 0, run.stderr
+    assert f"export ANTHROPIC_MODEL={chosen}" in run.stdout.splitlines()
+
+
+@pytest.mark.parametrize("option", ["--model", "--small-model"])
+def test_a_model_that_the_gateway_does_not_have_is_reported(home: Path, option: str) -> None:
+    """Also where no test request is sent: otherwise every request of the client would fail."""
+    run = launched(home, "claude", "--demo", option, "nonesuch", "--", "--exit", "0")
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr.startswith("moonshim launch: Model 'nonesuch' not found.")

@@ -54,14 +54,14 @@ def main(argv: Sequence[str]) -> int:
     client = CLIENTS[given.client]
     options = LaunchOptions(
         model=given.model,
-        small_model=given.small_model,
+        small_model=given.small_model if client.has_small_model else None,
         provider=given.provider,
         config=given.config,
         demo=given.demo,
         check=not given.no_check,
         keep_gateway=given.keep_gateway,
     )
-    if options.small_model and not client.has_small_model:
+    if given.small_model and not client.has_small_model:
         console.print_note(f"moonshim launch: {client.title} has no small model, so --small-model has no effect.")
     try:
         if given.print_env:

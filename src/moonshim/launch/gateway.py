@@ -101,9 +101,16 @@ class GatewayAccess:
         status, entry = self._request("GET", f"/v1/models/{quote(name)}", None, ANSWER_SECONDS)
         return _model_info(name, entry if status == 200 else {})
 
-    def default_model(self) -> str | None:
+    def requested_model(self, name: str) -> ModelInfo:
+        """The same for a name that the user typed. Raises `CannotLaunch` if the gateway does not accept it."""
+        status, entry = self._request("GET", f"/v1/models/{quote(name)}", None, ANSWER_SECONDS)
+        if status == 404:
+            raise CannotLaunch(_message(entry) or f"The gateway at {self} has no model called {name}.")
+        return _model_info(name, entry if status == 200 else {})
+
+    def default_model(self) -> ModelInfo | None:
         """The model that the gateway uses for a client that asks for its own; None if it has no such alias."""
-        return self._root_of(_ANY_CLAUDE)
+        return self._target_of(_ANY_CLAUDE)
 
     def routed_models(self) -> tuple[ModelInfo, ModelInfo] | None:
         """Names for the main and the small model by which the gateway applies its routes; None if it has none.
@@ -114,16 +121,21 @@ class GatewayAccess:
         if status != 200 or not entry.get("routes"):
             return None
         main = _model_info(_ANY_CLAUDE, entry)
-        return main, main if self._root_of(_SMALL_CLAUDE) is None else self.model(_SMALL_CLAUDE)
+        return main, main if self._target_of(_SMALL_CLAUDE) is None else self.model(_SMALL_CLAUDE)
 
-    def default_small_model(self) -> str | None:
+    def default_small_model(self) -> ModelInfo | None:
         """The model that it uses for a client's own small model; None if no alias is about small models only."""
-        small = self._root_of(_SMALL_CLAUDE)
+        small = self._target_of(_SMALL_CLAUDE)
         return None if small == self.default_model() else small
 
-    def _root_of(self, alias: str) -> str | None:
+    def _target_of(self, alias: str) -> ModelInfo | None:
+        """The model behind an alias, by a name that leads to the same provider; None if there is no such alias."""
         status, entry = self._request("GET", f"/v1/models/{alias}", None, ANSWER_SECONDS)
-        return entry.get("root") if status == 200 else None
+        if status != 200 or not (name := entry.get("root")):
+            return None
+        model, provider = self.model(name), entry.get("owned_by", "")
+        # The plain name is that of the first provider that lists the model, or of none.
+        return model if model.provider == provider else self.model(f"{provider}/{name}")
 
     def check(self, model: str, agent: str) -> str | None:
         """Send one tiny request; what the host objects to, or None. A busy host is not an objection.

@@ -89,9 +89,9 @@ def _context(gateway: GatewayAccess, options: LaunchOptions, folder: Path, envir
 
     def choose(wanted: str | None) -> ModelInfo:
         chosen = _choose(gateway, models, wanted, options.provider)
-        return chosen if chosen in models else gateway.model(chosen.id)
+        return chosen if chosen in models else gateway.requested_model(chosen.id)
 
-    model, small = _defaults(gateway, options, choose)
+    model, small = _defaults(gateway, options, models, choose)
     return LaunchContext(
         url=gateway.url,
         key=gateway.key,
@@ -105,16 +105,29 @@ def _context(gateway: GatewayAccess, options: LaunchOptions, folder: Path, envir
 
 
 def _defaults(
-    gateway: GatewayAccess, options: LaunchOptions, choose: Callable[[str | None], ModelInfo]
+    gateway: GatewayAccess,
+    options: LaunchOptions,
+    models: Sequence[ModelInfo],
+    choose: Callable[[str | None], ModelInfo],
 ) -> tuple[ModelInfo, ModelInfo]:
     """The main and the small model. Where the options name none, those that the gateway's aliases and routes name."""
     wanted = choose(options.small_model) if options.small_model else None
     if options.model is None and options.provider is None and (routed := gateway.routed_models()) is not None:
         return routed[0], wanted or routed[1]
-    model = choose(options.model or gateway.default_model())
-    if wanted is None and options.provider is None and (name := gateway.default_small_model()) is not None:
-        wanted = choose(name)
+    default = None if options.model else _default_at(gateway, options.provider, models)
+    model = default or choose(options.model)
+    if wanted is None and options.provider is None:
+        wanted = gateway.default_small_model()
     return model, wanted or model
+
+
+def _default_at(gateway: GatewayAccess, provider: str | None, models: Sequence[ModelInfo]) -> ModelInfo | None:
+    """The gateway's default model; if a provider is named, the same model there. None if there is none."""
+    default = gateway.default_model()
+    if default is None or provider in (None, default.provider):
+        return default
+    name = default.id.removeprefix(f"{default.provider}/")
+    return next((one for one in models if one.provider == provider and one.id in (name, f"{provider}/{name}")), None)
 
 
 def environment_for(plan: ClientPlan, environ: Mapping[str, str]) -> dict[str, str]:
@@ -124,18 +137,19 @@ def environment_for(plan: ClientPlan, environ: Mapping[str, str]) -> dict[str, s
 
 def _choose(gateway: GatewayAccess, models: Sequence[ModelInfo], wanted: str | None, provider: str | None) -> ModelInfo:
     """The model of that name, or the first one if None; at that provider if one is named."""
+    names = ""
     if provider is not None:
         names = ", ".join(dict.fromkeys(model.provider for model in models if model.provider))
         models = [model for model in models if model.provider == provider]
-        if not models:
+    if wanted is None:
+        if models:
+            return models[0]
+        if provider is not None:
             known = f" Its providers: {names}." if names else ""
             raise CannotLaunch(f"The gateway at {gateway} lists no model of provider '{provider}'.{known}")
-    if wanted is None:
-        if not models:
-            raise CannotLaunch(
-                f"The gateway at {gateway} lists no model. Name one with --model, or use another file with --config."
-            )
-        return models[0]
+        raise CannotLaunch(
+            f"The gateway at {gateway} lists no model. Name one with --model, or use another file with --config."
+        )
     for model in models:
         if wanted in (model.id, f"{model.provider}/{model.id}"):
             return model
