@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -299,3 +299,23 @@ def test_the_page_on_logs_names_every_event() -> None:
     listed = page.partition("## Other events\n")[2]
     assert len(events) > 15
     assert events <= set(re.findall(r"`(\w+)`", listed))
+
+
+def test_a_gateway_is_announced_once_its_port_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal during the start ends the process at once, and would leave the file behind."""
+    folder = tmp_path / "run" / "moonshim"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    seen: list[int] = []
+
+    def run(_: object, sockets: list[socket.socket], *, ready: Callable[[], None], **__: object) -> int:
+        for bound in sockets:
+            bound.close()
+        seen.append(len(list(folder.glob("*"))))
+        ready()
+        seen.append(len(list(folder.glob("*"))))
+        return 0
+
+    monkeypatch.setattr("moonshim.http_server.server.run", run)
+    assert main(["serve", "--demo", "--port", "0"]) == 0
+    assert seen == [0, 1]
+    assert list(folder.glob("*")) == []

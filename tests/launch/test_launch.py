@@ -454,3 +454,17 @@ def test_a_model_that_the_gateway_does_not_have_is_reported(home: Path, option: 
     run = launched(home, "claude", "--demo", option, "nonesuch", "--", "--exit", "0")
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr.startswith("moonshim launch: Model 'nonesuch' not found.")
+
+
+def test_the_run_file_of_a_gateway_that_was_killed_is_removed_also_if_none_is_looked_for(home: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    run_folder(home).mkdir(mode=0o700, parents=True)
+    path = run_folder(home) / f"gateway-{ended.pid}.json"
+    path.write_text(json.dumps({"pid": ended.pid, "url": "http://127.0.0.1:9", "key": "msk_old"}))
+    path.chmod(0o600)
+    config = home / "moonshim.json"
+    provider = {"name": "sim", "api_base_url": "http://127.0.0.1:9/v1", "models": ["kimi-k3"]}
+    config.write_text(json.dumps({"providers": [provider]}))
+    assert launched(home, "claude", "--config", str(config), "--print-env").returncode == 0
+    assert left_over(home) == []

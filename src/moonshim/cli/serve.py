@@ -86,26 +86,26 @@ def _serve(settings: ServeSettings, config: Config, lifeline: int | None) -> int
 
     logs.configure(settings.log_level)
     try:
-        if settings.workers > 1:
-            from moonshim.gateway.process.workers import supervise
+        with ExitStack() as stack:
 
-            with ExitStack() as stack:
+            def ready(port: int) -> None:
+                # Not earlier: a signal during the start would leave the run file behind.
+                stack.enter_context(_announced(settings, config, port, temporary=lifeline is not None))
+                _announce(settings, config, port)
 
-                def ready(port: int) -> None:
-                    stack.enter_context(_announced(settings, config, port))
-                    _announce(settings, config, port)
+            if settings.workers > 1:
+                from moonshim.gateway.process.workers import supervise
 
                 return supervise(settings, ready)
-        from moonshim.http_server.server import run
+            from moonshim.http_server.server import run
 
-        sockets = bind(settings.host, settings.port)
-        port = sockets[0].getsockname()[1]
-        with _announced(settings, config, port, temporary=lifeline is not None):
+            sockets = bind(settings.host, settings.port)
+            port = sockets[0].getsockname()[1]
             return run(
                 service_opener(settings),
                 sockets,
                 graceful_seconds=settings.graceful_seconds,
-                ready=lambda: _announce(settings, config, port),
+                ready=lambda: ready(port),
                 lifeline=None if lifeline is None else socket.socket(fileno=lifeline),
             )
     finally:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from moonshim.config.environment import LOCAL_KEY
-from moonshim.gateway.process.run_file import running_gateways
+from moonshim.gateway.process.run_file import RunningGateway, running_gateways
 from moonshim.launch.plan import CannotLaunch, ModelInfo
 
 __all__ = ["GatewayAccess", "GatewayFailed", "open_gateway"]
@@ -195,15 +195,16 @@ def open_gateway(
 
     A new one ends with this context, or when this process dies: it watches a socket to it. With `keep` it goes on.
     """
-    if reuse and (found := _running(environ, demo)) is not None:
+    running = running_gateways(environ)  # in any case: it removes the files of gateways that were killed
+    if reuse and (found := _usable(running, environ, demo)) is not None:
         yield found
         return
     with _started([*arguments, *(["--demo"] if demo else [])], environ, log, keep=keep) as access:
         yield access
 
 
-def _running(environ: Mapping[str, str], demo: bool) -> GatewayAccess | None:
-    for gateway in running_gateways(environ):
+def _usable(running: Sequence[RunningGateway], environ: Mapping[str, str], demo: bool) -> GatewayAccess | None:
+    for gateway in running:
         key = gateway.key or environ.get(LOCAL_KEY)
         if gateway.demo == demo and not gateway.temporary and (key or not gateway.needs_key):
             access = GatewayAccess(gateway.url, key, source=gateway.source)
