@@ -274,7 +274,30 @@ class TestClaudeCodeRouter:
         assert without.document["gateway"] == {"require_keys": True}
         assert "ROUTER_KEY is not set" in by_path(without)["APIKEY"].detail
 
-    @pytest.mark.parametrize("text", ["[]", '{"model_list": []}', '{"Providers": [{"name": "x"}]}', "{"])
+    def test_keys_of_a_provider_that_are_not_known_are_reported(self) -> None:
+        """claude-code-router ignores them; a key that looks like a typing mistake is still refused."""
+        provider = {"name": "a", "api_base_url": "http://lab.test/v1", "models": ["m"], "transformer": None}
+        text = json.dumps({"Providers": [{**provider, "weight": 3, "notes": {"by": "me"}}]})
+        converted = router(text)
+        found = by_path(converted)
+        assert found["Providers[0].weight"].outcome == "no_counterpart"
+        assert found["Providers[0].notes.by"].outcome == "no_counterpart"
+        assert found["Providers[0].transformer"].outcome == "not_needed"
+        assert converted.document["providers"] == [{"name": "a", "api_base_url": "http://lab.test/v1", "models": ["m"]}]
+        with pytest.raises(ConfigError, match="did you mean 'models'"):
+            router(json.dumps({"Providers": [{**provider, "modles": ["m"]}]}))
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "[]",
+            '{"model_list": []}',
+            '{"Providers": [{"name": "x"}]}',
+            "{",
+            '{"Providers": [], "Router": {}}',
+            '{"LOG": true, "OPENAI_BASE_URL": "https://lab.test/v1", "OPENAI_MODEL": "m"}',  # of version 1
+        ],
+    )
     def test_another_file_is_refused(self, text: str) -> None:
         with pytest.raises(ConfigError):
             router(text)

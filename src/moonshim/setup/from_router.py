@@ -12,7 +12,7 @@ from pathlib import Path as File
 from typing import Any, Final
 
 from moonshim.config.endpoints import dialect_of, endpoint_of
-from moonshim.config.files.router_file import APIKEY, RouterSettings, is_router_file, read_router_keys
+from moonshim.config.files.router_file import APIKEY, RouterSettings, read_router_keys
 from moonshim.config.files.source_file import read_values
 from moonshim.config.files.variables import has_variable, variable_of
 from moonshim.config.load import config_of_values
@@ -66,7 +66,7 @@ def convert_router(text: str, *, source: str, folder: File, environ: Mapping[str
     """
     value, lines = read_values(text, suffix=".json", source=source)
     problems = Problems(source, lines)
-    if not isinstance(value, dict) or not is_router_file(Table(value, (), problems, None)):
+    if not isinstance(value, dict) or not (value.get("Providers") or value.get("providers")):
         raise ConfigError([f"{source}: not a configuration of claude-code-router 2: it has no `Providers`"])
     return _Conversion(value, problems, folder, environ).run()
 
@@ -140,6 +140,8 @@ class _Conversion:
         if chains := self._chains(provider):
             made["transformer"] = chains
         self._transformers(raw.get("transformer"), (*path, "transformer"), to, provider)
+        if not raw.get("transformer"):
+            self._account.not_needed((*path, "transformer"), "it is empty")
         for key in raw:
             if (*path, key) in self._problems.notes_by_path:
                 self._account.no_counterpart((*path, key), self._note((*path, key)))

@@ -28,6 +28,7 @@ _CHAT_ADDRESSES: Final = {
     "https://generativelanguage.googleapis.com/v1beta/models": "https://generativelanguage.googleapis.com/v1beta/openai",
 }
 """Addresses of other protocols in files of claude-code-router, and where the same host has Chat Completions."""
+_FOREIGN_KEYS: Final = ("auth", "id", "enabled", "type", "tokenizer")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS: Final = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
 """Headers that follow from the request itself."""
@@ -59,7 +60,9 @@ def read_provider(table: Table, defaults: Defaults) -> ProviderConfig | None:
     dialect = table.choice("dialect", get_args(UpstreamDialect))
     headers = read_headers(table)
     chains = Chains()
-    if (transformer := table.table("transformer")) is not None:
+    is_empty = defaults.lenient and table.raw("transformer") is None
+    table.knows("transformer")
+    if not is_empty and (transformer := table.table("transformer")) is not None:
         chains = read_chains(
             transformer,
             models=models,
@@ -82,7 +85,7 @@ def read_provider(table: Table, defaults: Defaults) -> ProviderConfig | None:
     near = address is not None and is_loopback(address)
     proxy = _proxy(table) or (None if near else defaults.proxy)
     if defaults.lenient:
-        _leave(table, "auth", "id", "enabled", "type", "tokenizer")
+        _leave(table, *_FOREIGN_KEYS, *table.unlike(*_FOREIGN_KEYS, *override_names()))
     table.close(more=override_names())
     if name is None or address is None:
         return None

@@ -235,6 +235,11 @@ class Table:
                 listed = "" if hint else f"; known keys: {', '.join(self._read_keys)}"
                 self.error(key, f"unknown key '{key}'{hint or listed}")
 
+    def unlike(self, *more: str) -> list[str]:
+        """The unknown keys that resemble none that is known."""
+        known = [*self._read_keys, *more]
+        return [key for key in self._values if key not in self._read_keys and not nearest(key, known)]
+
     def _inner(self, value: Any, path: Path) -> Table:
         return Table(value, path, self.problems, self._environ)
 
