@@ -328,6 +328,44 @@ class TestLiteLLM:
         assert document["aliases"]["gpt-4"] == document["aliases"]["kimi-k3"]
         assert document["prices"] == {"moonshot/kimi-k3": {"input": 0.6, "output": 2.5, "cached": 0.1}}
 
+    def test_a_credential_gives_a_model_its_address_and_key(self) -> None:
+        converted = litellm("""
+            model_list:
+              - {model_name: a, litellm_params: {model: openai/m, litellm_credential_name: lab}}
+              - {model_name: b, litellm_params: {model: openai/m, litellm_credential_name: lab, api_key: sk-own}}
+              - {model_name: c, litellm_params: {model: openai/m, litellm_credential_name: gone}}
+            credential_list:
+              - credential_name: lab
+                credential_values: {api_base: "http://lab.test/v1", api_key: os.environ/LAB_KEY}
+                credential_info: {description: ours}
+        """)
+        first, second, third = converted.document["providers"]
+        assert first == {
+            "name": "openai",
+            "api_base_url": "http://lab.test/v1",
+            "api_key_env": "LAB_KEY",
+            "models": ["m"],
+        }
+        assert (second["api_base_url"], second["api_key"]) == ("http://lab.test/v1", "sk-own")
+        assert third["api_base_url"] == "https://api.openai.com/v1"
+        found = by_path(converted)
+        assert found["model_list[0].litellm_params.litellm_credential_name"].outcome == "taken"
+        assert found["model_list[2].litellm_params.litellm_credential_name"].outcome == "no_counterpart"
+        assert found["credential_list[0].credential_values.api_base"].outcome == "taken"
+        assert found["credential_list[0].credential_values.api_key"].outcome == "taken"
+        assert found["credential_list[0].credential_info.description"].outcome == "no_counterpart"
+
+    def test_a_price_without_a_decimal_point_is_a_number_too(self) -> None:
+        """YAML reads `3e-06` as text, and LiteLLM takes it for a number."""
+        converted = litellm("""
+            model_list:
+              - model_name: a
+                litellm_params: {model: moonshot/kimi-k3, input_cost_per_token: 3e-06, output_cost_per_token: "1.5e-05"}
+              - model_name: b
+                litellm_params: {model: moonshot/kimi-k2.6, input_cost_per_token: nan, output_cost_per_token: x}
+        """)
+        assert converted.document["prices"] == {"moonshot/kimi-k3": {"input": 3.0, "output": 15.0}}
+
     def test_a_dollar_in_a_key_stays_one(self, litellm_text: str) -> None:
         text = render(litellm(litellm_text).document)
         config = parse_config(text, suffix=".toml", environ=ENVIRONMENT, source="new")

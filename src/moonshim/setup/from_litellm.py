@@ -101,6 +101,13 @@ class _Deployment(Struct):
         return "*" in self.model
 
 
+class _Credential(Struct, frozen=True):
+    """An entry of `credential_list`: parameters for the deployments that name it."""
+
+    values: dict[str, Any]
+    path: Path
+
+
 class _Conversion:
     """The conversion of one file."""
 
@@ -148,8 +155,10 @@ class _Conversion:
     # -- model_list ----------------------------------------------------------------------
 
     def _entry(self, entry: dict[str, Any], path: Path) -> None:
-        params = entry.get("litellm_params")
-        found = self._deployment(params if isinstance(params, dict) else {}, (*path, "litellm_params"))
+        own = entry.get("litellm_params")
+        credential = self._credential(own if isinstance(own, dict) else {})
+        params = dict(_items(credential and credential.values)) | dict(_items(own))
+        found = self._deployment(params, (*path, "litellm_params"))
         name = entry.get("model_name")
         if isinstance(found, str) or not isinstance(name, str):
             self._account.no_counterpart(path, found if isinstance(found, str) else "`model_name` is missing")
@@ -161,8 +170,10 @@ class _Conversion:
                 found.settings[limit] = info[key]
         provider, place = self._provider(found)
         to = f"providers[{place}]"
-        self._account_for_params(found, params or {}, (*path, "litellm_params"), to)
-        self._prices(f"{provider}/{found.model}", params or {}, (*path, "litellm_params"))
+        if credential is not None:
+            self._account_for_credential(credential, dict(_items(own)), (*path, "litellm_params"), to)
+        self._account_for_params(found, params, (*path, "litellm_params"), to)
+        self._prices(f"{provider}/{found.model}", params, (*path, "litellm_params"))
         self._prices(f"{provider}/{found.model}", info, (*path, "model_info"))
         for key, limit in _MODEL_LIMITS.items():
             if limit in found.settings:
@@ -182,6 +193,26 @@ class _Conversion:
             self._names.append((path, name))
         else:
             self._account.no_counterpart(path, f"request these models as `{provider}/MODEL`")
+
+    def _credential(self, params: dict[str, Any]) -> _Credential | None:
+        """The entry of `credential_list` that a deployment names. Its own parameters go before those."""
+        for place, one in enumerate(_list(self._value.get("credential_list"))):
+            name = one.get("credential_name") if isinstance(one, dict) else None
+            if name is not None and name == params.get("litellm_credential_name"):
+                values = dict(_items(one.get("credential_values")))
+                known: dict[str, Any] = {key: values[key] for key in ("api_key", *_ADDRESSES) if key in values}
+                return _Credential(known, ("credential_list", place))
+        return None
+
+    def _account_for_credential(self, credential: _Credential, own: dict[str, Any], path: Path, to: str) -> None:
+        self._account.taken((*path, "litellm_credential_name"), f"{to}: the key and address of the credential")
+        self._account.not_needed((*credential.path, "credential_name"), "each provider has its own key")
+        for key in credential.values:
+            if key not in own:
+                where = "api_key" if key == "api_key" else "api_base_url"
+                self._account.taken(
+                    (*credential.path, "credential_values", key), f"{where} of the providers that use it"
+                )
 
     def _deployment(self, params: dict[str, Any], path: Path) -> _Deployment | str:
         """The deployment, or the reason why it has no counterpart."""
@@ -300,9 +331,9 @@ class _Conversion:
 
     def _prices(self, target: str, values: Mapping[str, Any], path: Path) -> None:
         price = {
-            name: round(values[key] * _MILLION, 6)
+            name: round(cost * _MILLION, 6)
             for key, name in _COSTS.items()
-            if isinstance(values.get(key), int | float) and values[key] >= 0
+            if (cost := _cost(values.get(key))) is not None
         }
         complete = "input" in price and "output" in price
         if complete:
@@ -437,6 +468,19 @@ def _items(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def _cost(value: Any) -> float | None:
+    """A price per token; YAML reads `3e-06` as text.
+
+    >>> _cost("3e-06"), _cost(0), _cost("free"), _cost("nan"), _cost(-1)
+    (3e-06, 0.0, None, None, None)
+    """
+    try:
+        cost = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return cost if 0 <= cost < math.inf else None
 
 
 def _is_positive(value: Any) -> bool:
