@@ -21,6 +21,7 @@ import pytest
 from moonshim.cli import main
 from moonshim.cli.serve import parser
 from moonshim.config import LOOKED_FOR
+from moonshim.gateway.process.run_file import running_gateways
 from tests.support.command import MOONSHIM, ROOT, CompletedCommand, environment, run_moonshim
 from tests.support.gateway.serving import wait_until
 from tests.support.servers import DEADLINE, Running
@@ -319,3 +320,27 @@ def test_a_gateway_is_announced_once_its_port_answers(tmp_path: Path, monkeypatc
     assert main(["serve", "--demo", "--port", "0"]) == 0
     assert seen == [0, 1]
     assert list(folder.glob("*")) == []
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", "http://127.0.0.1:"), ("0.0.0.0", "http://127.0.0.1:"), ("::", "http://[::1]:")],
+)
+def test_the_announced_address_is_one_that_clients_can_connect_to(
+    host: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All systems can listen on every address, but not all can connect to `0.0.0.0`."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("MOONSHIM_LOCAL_KEY", "msk_" + "a" * 40)
+    urls: list[str] = []
+
+    def run(_: object, sockets: list[socket.socket], *, ready: Callable[[], None], **__: object) -> int:
+        for bound in sockets:
+            bound.close()
+        ready()
+        urls.extend(gateway.url for gateway in running_gateways(os.environ))
+        return 0
+
+    monkeypatch.setattr("moonshim.http_server.server.run", run)
+    assert main(["serve", "--demo", "--port", "0", "--host", host]) == 0
+    assert [url.rpartition(":")[0] + ":" for url in urls] == [expected]

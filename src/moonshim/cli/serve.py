@@ -118,11 +118,11 @@ def _announced(
     """While it runs, `moonshim launch` of the same user finds this gateway."""
     from moonshim.config.environment import LOCAL_KEY
     from moonshim.gateway.process.run_file import RunningGateway, announce_run
-    from moonshim.http_server.sockets import url_of
+    from moonshim.http_server.sockets import reachable_host, url_of
 
     gateway = RunningGateway(
         pid=os.getpid(),
-        url=url_of(settings.host, port),
+        url=url_of(reachable_host(settings.host), port),
         demo=config.source == "--demo",
         source=config.source,
         key=os.environ.get(LOCAL_KEY) or None,

@@ -23,7 +23,7 @@ from moonshim.http_server import logs
 from moonshim.http_server.descriptors import raise_limit
 from moonshim.http_server.hangup import StartingTerminal
 from moonshim.http_server.protocol import protocol_with
-from moonshim.http_server.sockets import bind, url_of
+from moonshim.http_server.sockets import bind, reachable_host, url_of
 
 __all__ = ["AppServer", "EmbeddedServer", "Service", "reachable", "run", "serve", "serve_inside", "until_it_answers"]
 
@@ -277,7 +277,7 @@ async def until_it_answers(host: str, port: int) -> None:
 def reachable(bound: socket.socket) -> tuple[str, int]:
     """The address at which this machine reaches a socket; loopback for one that is bound to every address."""
     host, port = bound.getsockname()[:2]
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port
+    return reachable_host(host), port
 
 
 def _configuration(app: Any, limits: Limits) -> uvicorn.Config:

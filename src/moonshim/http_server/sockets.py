@@ -10,7 +10,7 @@ from typing import Final
 
 from moonshim.errors import MoonshimError
 
-__all__ = ["BindError", "bind", "free_port", "is_loopback", "url_of"]
+__all__ = ["BindError", "bind", "free_port", "is_loopback", "reachable_host", "url_of"]
 
 
 class BindError(MoonshimError):
@@ -80,6 +80,15 @@ def url_of(host: str, port: int) -> str:
     ('http://127.0.0.1:8484', 'http://[::1]:80')
     """
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def reachable_host(host: str) -> str:
+    """The address to connect to from this machine: not every system can connect to one that means all addresses.
+
+    >>> reachable_host("0.0.0.0"), reachable_host("::"), reachable_host("10.0.0.1")
+    ('127.0.0.1', '::1', '10.0.0.1')
+    """
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
