@@ -274,6 +274,29 @@ class TestClaudeCodeRouter:
         assert without.document["gateway"] == {"require_keys": True}
         assert "ROUTER_KEY is not set" in by_path(without)["APIKEY"].detail
 
+    def test_a_variant_of_a_listed_model_can_be_a_route(self) -> None:
+        """claude-code-router sends what `Router` names, listed or not; `:online` is OpenRouter's web search."""
+        provider = {
+            "name": "openrouter",
+            "api_base_url": "https://openrouter.ai/api/v1/chat/completions",
+            "models": ["moonshotai/kimi-k2.6"],
+        }
+        routes = {
+            "default": "openrouter,moonshotai/kimi-k2.6",
+            "webSearch": "openrouter,moonshotai/kimi-k2.6:online",
+            "think": "openrouter,moonshotai/kimi-k2.5:online",
+        }
+        text = json.dumps({"Providers": [provider], "Router": routes})
+        served = parse_config(text, suffix=".json", environ=ENVIRONMENT, source="old")
+        assert [note for note in served.notes if "'webSearch'" in note] == []
+        assert [note for note in served.notes if "'think'" in note] != []
+        converted = router(text)
+        models = ["moonshotai/kimi-k2.6", "moonshotai/kimi-k2.6:online"]
+        assert converted.document["providers"][0]["models"] == models
+        assert converted.document["routes"] == {"web_search": "openrouter/moonshotai/kimi-k2.6:online"}
+        assert by_path(converted)["Router.webSearch"].outcome == "taken"
+        assert by_path(converted)["Router.think"].outcome == "no_counterpart"
+
     def test_keys_of_a_provider_that_are_not_known_are_reported(self) -> None:
         """claude-code-router ignores them; a key that looks like a typing mistake is still refused."""
         provider = {"name": "a", "api_base_url": "http://lab.test/v1", "models": ["m"], "transformer": None}

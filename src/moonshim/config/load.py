@@ -9,7 +9,13 @@ from typing import Any
 import msgspec
 
 from moonshim.config.environment import LOOKED_FOR, config_from_environment, with_overrides
-from moonshim.config.files.router_file import RouterSettings, is_router_file, read_router_keys, router_keys
+from moonshim.config.files.router_file import (
+    RouterSettings,
+    is_router_file,
+    read_router_keys,
+    router_keys,
+    with_variants,
+)
 from moonshim.config.files.source_file import read_text, read_values
 from moonshim.config.missing import unused_keys
 from moonshim.config.model import Config, GatewayKey, Limits, ProviderConfig, Retries, Timeouts
@@ -139,7 +145,7 @@ class _Reading:
         if "providers" in root and "Providers" in root:
             root.error("Providers", "set only one of `providers` and `Providers`")
         tables = root.tables("providers", "Providers")
-        providers = self._providers(tables or [], defaults)
+        providers = with_variants(self._providers(tables or [], defaults), router.aliases)
         keys = router.keys + read_gateway_keys(root.tables("keys") or [])
         own = read_aliases(root.table("aliases"))
         routes = read_routes(root.table("routes"), router.routes)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from moonshim.config.model import GatewayKey, LogLevel, RouteName, Routes, TransformerUse
+from moonshim.config.model import GatewayKey, LogLevel, ProviderConfig, RouteName, Routes, TransformerUse
 from moonshim.config.tables.gateway_keys import gateway_key_of
 from moonshim.config.tables.table import Table, kind_of
 
-__all__ = ["APIKEY", "RouterSettings", "is_router_file", "read_router_keys", "router_keys"]
+__all__ = ["APIKEY", "RouterSettings", "is_router_file", "read_router_keys", "router_keys", "with_variants"]
 
 APIKEY: Final = "APIKEY"
 _KNOWN: Final = frozenset({"Providers", "Router", "transformers", "StatusLine", "forceUseImageAgent", "fallback"})
@@ -98,6 +100,27 @@ def router_keys(root: Table) -> tuple[GatewayKey, ...]:
     """The one key that claude-code-router requires of its clients."""
     key = _text(root, APIKEY) if is_router_file(root) else None
     return () if key is None else (gateway_key_of(APIKEY, key),)
+
+
+def with_variants(
+    providers: Iterable[ProviderConfig], aliases: Mapping[str, tuple[str, ...]]
+) -> tuple[ProviderConfig, ...]:
+    """The providers, also with the models that only `Router` names, if they are variants of a listed one.
+
+    claude-code-router does not compare its routes with the lists, and its documentation says to add `:online` to a
+    model of OpenRouter for `webSearch`.
+    """
+    targets = dict.fromkeys(target for found in aliases.values() for target in found)
+    return tuple(replace(one, models=(*one.models, *_variants(one, targets))) for one in providers)
+
+
+def _variants(provider: ProviderConfig, targets: Iterable[str]) -> Iterator[str]:
+    listed = {model.lower() for model in provider.models}
+    for target in targets:
+        name, _, model = target.partition("/")
+        base, colon, _ = model.lower().rpartition(":")
+        if name.lower() == provider.name.lower() and colon and base in listed and model.lower() not in listed:
+            yield model
 
 
 def _text(root: Table, key: str) -> str | None:
