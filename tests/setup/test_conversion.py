@@ -318,6 +318,7 @@ class TestClaudeCodeRouter:
             '{"Providers": [{"name": "x"}]}',
             "{",
             '{"Providers": [], "Router": {}}',
+            '{"providers": [{"name": "a", "api_base_url": "http://lab.test/v1"}]}',  # of Moonshim itself
             '{"LOG": true, "OPENAI_BASE_URL": "https://lab.test/v1", "OPENAI_MODEL": "m"}',  # of version 1
         ],
     )

@@ -12,7 +12,7 @@ from pathlib import Path as File
 from typing import Any, Final
 
 from moonshim.config.endpoints import dialect_of, endpoint_of
-from moonshim.config.files.router_file import APIKEY, RouterSettings, read_router_keys
+from moonshim.config.files.router_file import APIKEY, RouterSettings, is_router_file, read_router_keys
 from moonshim.config.files.source_file import read_values
 from moonshim.config.files.variables import has_variable, variable_of
 from moonshim.config.load import config_of_values
@@ -66,7 +66,11 @@ def convert_router(text: str, *, source: str, folder: File, environ: Mapping[str
     """
     value, lines = read_values(text, suffix=".json", source=source)
     problems = Problems(source, lines)
-    if not isinstance(value, dict) or not (value.get("Providers") or value.get("providers")):
+    if not (
+        isinstance(value, dict)
+        and is_router_file(Table(value, (), problems, None))
+        and (value.get("Providers") or value.get("providers"))
+    ):
         raise ConfigError([f"{source}: not a configuration of claude-code-router 2: it has no `Providers`"])
     return _Conversion(value, problems, folder, environ).run()
 
