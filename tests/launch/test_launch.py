@@ -468,3 +468,16 @@ def test_the_run_file_of_a_gateway_that_was_killed_is_removed_also_if_none_is_lo
     config.write_text(json.dumps({"providers": [provider]}))
     assert launched(home, "claude", "--config", str(config), "--print-env").returncode == 0
     assert left_over(home) == []
+
+
+def test_a_host_that_does_not_answer_is_reported_and_the_client_starts(home: Path) -> None:
+    """It may answer in a minute: only a refusal is a reason not to start."""
+    config = home / "moonshim.json"
+    provider = {"name": "sim", "api_base_url": "http://127.0.0.1:9/v1", "models": ["kimi-k3"]}
+    config.write_text(json.dumps({"providers": [provider]}))
+    run = launched(home, "claude", "--config", str(config), "--", "--exit", "4")
+    assert run.returncode == 4
+    assert run.stderr == (
+        "moonshim launch: the test request for kimi-k3 failed: no connection to 127.0.0.1:9: connection refused; "
+        "starting Claude Code anyway\n"
+    )

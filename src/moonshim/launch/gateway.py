@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from moonshim.config.environment import LOCAL_KEY
 from moonshim.gateway.process.run_file import RunningGateway, running_gateways
 from moonshim.launch.plan import CannotLaunch, ModelInfo
@@ -48,6 +50,14 @@ class GatewayFailed(CannotLaunch):
     """There is no gateway to use; the message says why and what to do."""
 
     code = "gateway_failed"
+
+
+class FailedCheck(Struct, frozen=True):
+    """What became of a test request."""
+
+    message: str
+    is_refusal: bool
+    """Whether the next request would fail too; a host that is busy or away may answer in a minute."""
 
 
 class GatewayAccess:
@@ -137,8 +147,8 @@ class GatewayAccess:
         # The plain name is that of the first provider that lists the model, or of none.
         return model if model.provider == provider else self.model(f"{provider}/{name}")
 
-    def check(self, model: str, agent: str) -> str | None:
-        """Send one tiny request; what the host objects to, or None. A busy host is not an objection.
+    def check(self, model: str, agent: str) -> FailedCheck | None:
+        """Send one tiny request; why it failed, or None.
 
         `agent`: some hosts accept only agents that they know by their User-Agent.
         """
@@ -146,7 +156,9 @@ class GatewayAccess:
         status, answer = self._request(
             "POST", "/v1/chat/completions", body, CHECK_SECONDS, f"{agent} (moonshim launch)"
         )
-        return None if status < 400 or status in (408, 429) or status >= 500 else _message(answer) or f"status {status}"
+        if status < 400:
+            return None
+        return FailedCheck(_message(answer) or f"status {status}", is_refusal=status not in (408, 429) and status < 500)
 
     def _request(self, method: str, path: str, body: Any, seconds: float, agent: str = "moonshim") -> tuple[int, Any]:
         headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json", "user-agent": agent}

@@ -57,11 +57,13 @@ def launch(
     with prepared(client, options, environ) as (context, plan, gateway):
         if gateway.was_running and not options.demo:
             note(f"using the running gateway at {gateway}; --config FILE starts another one")
-        if options.check and not options.demo and (problem := gateway.check(context.model.id, client.agent)):
-            raise CannotLaunch(
-                f"The test request for {context.model.id} failed: {problem}\n"
-                f"To start {client.title} without a test, pass --no-check."
-            )
+        if options.check and not options.demo and (failed := gateway.check(context.model.id, client.agent)):
+            if failed.is_refusal:
+                raise CannotLaunch(
+                    f"The test request for {context.model.id} failed: {failed.message}\n"
+                    f"To start {client.title} without a test, pass --no-check."
+                )
+            note(f"the test request for {context.model.id} failed: {failed.message}; starting {client.title} anyway")
         write_files(context.folder, plan.files)
         code = run_foreground([program, *plan.arguments, *arguments], environment_for(plan, environ))
         if gateway.exit_code is not None:
