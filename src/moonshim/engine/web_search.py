@@ -103,7 +103,8 @@ def describe_error(error: str) -> str:
     return _ERRORS.get(error, _ERRORS["unavailable"])  # type: ignore[call-overload, no-any-return]
 
 
-_URL: Final = re.compile(r"https?://(?:[^/?#\s]*@)?(?P<host>[^/?#:@\s]+)(?::\d*)?(?P<path>[^?#\s]*)", re.IGNORECASE)
+_URL: Final = re.compile(r"https?://(?:[^/?#\\\s]*@)?(?P<host>[^/?#:@\\\s]+)(?::\d*)?(?P<path>[^?#\s]*)", re.IGNORECASE)
+"""A backslash ends the host, as in browsers."""
 
 # --- domains ----------------------------------------------------------------------------------------------------
 
@@ -151,10 +152,13 @@ def find_citations(text: str, known: Mapping[str, SearchResult]) -> Iterator[tup
     >>> [found[:2] for found in find_citations("See [B](https://a.example/b), or https://other.example/.", known)]
     [(4, 28)]
     """
+    lengths = {len(url) for url in known}
     for found in _LINK.finditer(text):
-        url, start = found[0], found.start()
-        while url and url not in known and url[-1] in _CLOSING:
-            url = url[:-1]
+        link, start = found[0], found.start()
+        # The longest URL with nothing but punctuation after it.
+        shortest = len(link.rstrip(_CLOSING))
+        ends = (length for length in range(len(link), shortest - 1, -1) if length in lengths)
+        url = next((link[:end] for end in ends if link[:end] in known), link[:shortest])
         # A link without the slash at the end is the same page.
         result = known.get(url) or known.get(f"{url}/") or known.get(url.rstrip("/"))
         if result is None:
