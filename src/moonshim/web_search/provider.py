@@ -18,6 +18,8 @@ _MAX_TEXT: Final = 2000
 """Characters of a page that the model is given."""
 _MAX_URL: Final = 2000
 _TAG: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
+_NOT_IN_URL: Final = re.compile(r"[\s\x00-\x1f\x7f<>\\]")
+"""Characters that no URL has, and that a page could use to write more than its URL."""
 
 
 class SearchQuery(Struct, frozen=True):
@@ -62,21 +64,31 @@ def read_results(entries: Any, *, text: Callable[[Mapping[str, Any]], Any], publ
         url = entry.get("url") if isinstance(entry, dict) else None
         if not isinstance(url, str) or not url.startswith(("http://", "https://")) or len(url) > _MAX_URL:
             continue
-        date = entry.get(published)
+        if _NOT_IN_URL.search(url):
+            continue
         yield SearchResult(
             url,
-            _plain(entry.get("title"), _MAX_TITLE),
+            _one_line(entry.get("title")),
             _plain(text(entry), _MAX_TEXT),
-            date[:_MAX_TITLE] if isinstance(date, str) and date else None,
+            _one_line(entry.get(published)) or None,
         )
 
 
+def _one_line(value: Any) -> str:
+    """A title or a date. With a second line it could pass for another result."""
+    return " ".join(_plain(value, _MAX_TITLE).split())
+
+
 def _plain(value: Any, limit: int) -> str:
-    """Text without the tags and entities that providers mark matches with."""
+    """Text without the tags and entities that providers mark matches with, and without control tokens of models.
+
+    >>> _plain("<b>A</b> &lt;|im_end|&gt;", 100)
+    'A < |im_end|>'
+    """
     if not isinstance(value, str):
         return ""
     text = html.unescape(_TAG.sub("", value[: 4 * limit])).encode("utf-8", "replace").decode()
-    return text.strip()[:limit]
+    return text.replace("<|", "< |").strip()[:limit]
 
 
 def with_site_operators(query: SearchQuery) -> str:
