@@ -84,6 +84,8 @@ class Media(Struct, frozen=True, tag="media", omit_defaults=True):
     """File name or document title."""
     detail: str | None = None
     """Image detail: `low`, `high`, `auto`."""
+    context: str | None = None
+    """What the client says about a document, for the model."""
 
 
 class ToolResult(Struct, frozen=True, tag="tool_result", omit_defaults=True):

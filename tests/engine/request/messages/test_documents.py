@@ -72,9 +72,10 @@ def test_the_pages_of_a_pdf_are_sent_as_text_under_its_name() -> None:
     [
         chat_file(PDF),
         chat_file(f"data:application/octet-stream;base64,{PDF}"),
+        chat_file(f"data:text/plain;base64,{PDF}"),
         {"type": "image_url", "image_url": {"url": f"data:application/pdf;base64,{PDF}"}},
     ],
-    ids=["base64 alone", "a type of all binary data", "as an image"],
+    ids=["base64 alone", "a type of all binary data", "as text", "as an image"],
 )
 def test_a_pdf_is_recognised_whatever_a_client_calls_it(entry: dict[str, Any]) -> None:
     shown, rules = sent(entry, dialect="openai_chat", extracted={PDF: PAPER})
@@ -101,6 +102,31 @@ def test_a_model_that_sees_no_images_is_told_which_pages_are_images() -> None:
     assert rules == ["media_left_out"]
 
 
+SOURCES: Final[dict[str, dict[str, Any]]] = {
+    "a PDF": {"type": "base64", "media_type": "application/pdf", "data": PDF},
+    "text": {"type": "text", "media_type": "text/plain", "data": "Words."},
+    "blocks": {"type": "content", "content": "Words."},
+    "a URL": {"type": "url", "url": "https://x.org/a.pdf"},
+    "a file id": {"type": "file", "file_id": "f1"},
+}
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES.keys())
+def test_what_the_client_says_about_a_document_is_sent_before_it(source: dict[str, Any]) -> None:
+    block = {"type": "document", "source": source, "title": "a.pdf"}
+    plain, rules = sent(block, extracted={PDF: PAPER})
+    context = '[About the document "a.pdf": From the archive.]'
+    assert sent({**block, "context": "From the archive."}, extracted={PDF: PAPER}) == ([context, *plain], rules)
+    assert sent({**block, "context": None}, extracted={PDF: PAPER}) == (plain, rules)
+
+
+def test_an_image_inside_a_document_of_blocks_is_mentioned() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    source = {"type": "content", "content": [{"type": "text", "text": "Above."}, image]}
+    shown, _ = sent({"type": "document", "source": source})
+    assert shown == ["Above.\n[An image, which is not shown.]"]
+
+
 def test_a_document_that_is_too_long_says_what_is_missing() -> None:
     part = ExtractedDocument((DocumentPage("First."),), 12, "only its first page is read")
     shown, rules = sent(document(PDF, title="long.pdf"), extracted={PDF: part})
@@ -119,6 +145,12 @@ NOTES: Final[dict[str, tuple[dict[str, Any], str, str]]] = {
         "anthropic",
         "[The document could not be read: it is at https://x.org/a.pdf, and documents are not downloaded.]",
     ),
+    "an empty text": (
+        {"type": "document", "title": "a.txt", "source": {"type": "text", "media_type": "text/plain", "data": ""}},
+        "anthropic",
+        '[The document "a.txt" could not be read: it is empty.]',
+    ),
+    "an empty file": (chat_file("", "a.txt"), "openai_chat", '[The document "a.txt" could not be read: it is empty.]'),
     "a file id of Messages": (
         {"type": "document", "title": "a.pdf", "source": {"type": "file", "file_id": "f1"}},
         "anthropic",

@@ -158,28 +158,41 @@ def _file(block: Json, text: str, media_type: str) -> Media:
     """The block as a file, for other dialects; a lone surrogate becomes a question mark."""
     data = base64.b64encode(text.encode(errors="replace")).decode()
     return Media(
-        "file", data=data, media_type=media_type, extras={DIALECT: MessagesMediaExtras(block)}, name=_title(block)
+        "file",
+        data=data,
+        media_type=media_type,
+        extras={DIALECT: MessagesMediaExtras(block)},
+        name=_title(block),
+        context=_context(block),
     )
 
 
 def _media(kind: Literal["image", "file"], block: Json, place: _Place) -> Media:
-    source, name = _source(block, place), _title(block)
+    source, name, context = _source(block, place), _title(block), _context(block)
     held = ("type", "source") if name is None else ("type", "source", "title")
     fields = {key: value for key, value in block.items() if key not in held}
     extras: Json = {DIALECT: MessagesMediaExtras(fields=fields)} if fields else {}
     match source:
         case {"type": "base64"}:
             data = read_required(source, "data", STRING, f"{place}.source.")
-            return Media(kind, data=data, media_type=source.get("media_type"), extras=extras, name=name)
+            return Media(
+                kind, data=data, media_type=source.get("media_type"), extras=extras, name=name, context=context
+            )
         case {"type": "url"}:
-            return Media(kind, url=read_required(source, "url", STRING, f"{place}.source."), extras=extras, name=name)
+            url = read_required(source, "url", STRING, f"{place}.source.")
+            return Media(kind, url=url, extras=extras, name=name, context=context)
     # By file_id: only its host knows the content and its kind.
-    return Media("file", extras={DIALECT: MessagesMediaExtras(block)}, name=name)
+    return Media("file", extras={DIALECT: MessagesMediaExtras(block)}, name=name, context=context)
 
 
 def _title(block: Json) -> str | None:
     title = block.get("title")
     return title if isinstance(title, str) and block["type"] in ("document", "search_result") else None
+
+
+def _context(block: Json) -> str | None:
+    context = block.get("context")
+    return context if isinstance(context, str) and context.strip() and block["type"] == "document" else None
 
 
 # --- blocks that only this dialect knows, in words ----------------------------------------------------------------
@@ -215,16 +228,20 @@ def _server_results(block: Json) -> str:
     for entry in entries:
         known = [entry[key] for key in ("title", "url") if isinstance(entry, dict) and isinstance(entry.get(key), str)]
         lines.append(" ".join(known) if known else encode_json(entry))
-    return "\n".join(lines)
+    return "\n".join(lines) or "No results."
 
 
 def _nested_text(content: Any) -> str:
-    """The text of nested content: a string, or the text blocks of a list."""
+    """The text of nested content: a string, or the text blocks of a list, and a note for each other block."""
     if isinstance(content, str):
         return content
     entries = content if isinstance(content, list) else []
-    texts = (entry.get("text") for entry in entries if isinstance(entry, dict))
+    texts = (_text_or_note(entry) for entry in entries if isinstance(entry, dict))
     return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _text_or_note(entry: Json) -> Any:
+    return "[An image, which is not shown.]" if entry.get("type") == "image" else entry.get("text")
 
 
 _TEXT: Final = "text/plain"

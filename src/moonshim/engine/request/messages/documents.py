@@ -37,6 +37,7 @@ _PDF: Final = frozenset({"application/pdf", "application/x-pdf"})
 _DATA_URL: Final = re.compile(r"data:([^,]*?);base64,", re.IGNORECASE)
 _MARKS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_PDF_START: Final = base64.b64encode(b"%PDF-1").decode()
 _START: Final = 1400
 """Characters of base64 in which the signature of a PDF is looked for: readers accept it in the first 1,024 bytes."""
 
@@ -73,6 +74,13 @@ def adapt_document(media: Media, extracted: Documents, *, sees_images: bool) -> 
     >>> adapt_document(Media("file", url="https://x.org/a.pdf", name="a.pdf"), {}, sees_images=True).parts[0].text
     '[The document "a.pdf" could not be read: it is at https://x.org/a.pdf, and documents are not downloaded.]'
     """
+    shown = _adapt(media, extracted, sees_images)
+    if media.context is None:
+        return shown
+    return replace(shown, parts=(Text(f"[About the document{_quoted(media)}: {media.context}]"), *shown.parts))
+
+
+def _adapt(media: Media, extracted: Documents, sees_images: bool) -> ShownDocument:
     data, media_type = _data_of(media), _type_of(media)
     if data is None:
         return _note(media, _why_elsewhere(media))
@@ -85,6 +93,8 @@ def adapt_document(media: Media, extracted: Documents, *, sees_images: bool) -> 
     text = _text_of(data, media_type)
     if text is None:
         return _note(media, _why_not_text(media_type))
+    if not text.strip():
+        return _note(media, "it is empty")
     return ShownDocument(
         (Text(f"# {media.name}\n\n{text}" if media.name else text),),
         (Change("document_text", "document sent as text: the host does not accept files"),),
@@ -135,8 +145,10 @@ def _data_of(media: Media) -> str | None:
 def _is_pdf(media: Media, data: str) -> bool:
     if _type_of(media) in _PDF:
         return True
-    # Whatever a client calls it: some send no type, others the type of all binary data.
-    return _type_of(media) in _UNTYPED and b"%PDF-" in _decode(data[:_START])
+    # Whatever a client calls it: some send no type, others the type of all binary data or of text.
+    if _type_of(media) in _UNTYPED:
+        return b"%PDF-" in _decode(data[:_START])
+    return data.startswith(_PDF_START)
 
 
 def _decode(data: str) -> bytes:
