@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.anthropic.request import parse_request, render_request
+from moonshim.engine.dialects.anthropic.request import drop_unsupported, parse_request, render_request
 from moonshim.engine.signing import InvalidSignature, SignedPayload, Signer
 from moonshim.engine.values.conversation import (
     Message,
@@ -288,3 +288,16 @@ def test_a_token_of_another_key_is_dropped_and_told() -> None:
 def test_a_signature_of_the_host_stays() -> None:
     request = parsed(messages=[HI, thinking("EqoB")])
     assert request.messages[1].parts[0] == Reasoning("Hm.", "EqoB")
+
+
+@pytest.mark.parametrize(
+    ("config", "places"),
+    [
+        ({"effort": "high", "format": {"type": "json_schema", "schema": {"type": "object"}}}, []),
+        ({"format": {"type": "yaml"}}, ["output_config.format"]),
+        ({"effort": "high", "format": None, "voice": "loud"}, ["output_config.voice"]),
+    ],
+)
+def test_what_only_messages_hosts_know_of_an_output_is_reported(config: Json, places: list[str]) -> None:
+    _, changes = drop_unsupported(parsed(output_config=config))
+    assert [(change.rule, change.place) for change in changes] == [("cannot_say", place) for place in places]

@@ -190,6 +190,13 @@ def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
         for key, value in body_fields(request).items()
         if key not in _KNOWN and value is not None
     ]
+    config = body_fields(request).get("output_config")
+    if isinstance(config, dict):
+        changes += [
+            Change("cannot_say", f"output_config.{key} dropped: only Messages hosts support it", f"output_config.{key}")
+            for key, value in config.items()
+            if value is not None and key != "effort" and (key != "format" or request.response_format is None)
+        ]
     if request_extras(request).marks_cache or any(map(_message_has_cache_control, request.messages)):
         changes.append(
             Change("cannot_say", "cache_control dropped: hosts of other dialects cache prompts automatically", None)
