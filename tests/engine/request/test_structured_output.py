@@ -102,6 +102,14 @@ def test_a_forced_call(target: tuple[str, str], expected: tuple[Any, bool, bool]
     assert (ready.expected.arguments is not None) is arguments
 
 
+@pytest.mark.parametrize("target", FORCED)
+def test_a_choice_of_a_tool_that_is_not_declared_is_not_demanded_in_words(target: tuple[str, str]) -> None:
+    choice = {"type": "function", "function": {"name": "other"}}
+    ready = prepared(*target, TOOLS | {"tool_choice": choice})
+    assert ready.expected is None
+    assert ready.body["messages"] == prepared(*target, TOOLS).body["messages"]
+
+
 def test_a_host_that_refuses_the_field_gets_a_description_from_then_on() -> None:
     parsed = read_request({"model": "kimi-k2.5", "messages": [{"role": "user", "content": "hi"}]} | FORMAT)
     exchange, target = Exchange(parsed), RequestTarget(key="t", host="groq")

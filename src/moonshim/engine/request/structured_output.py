@@ -176,6 +176,8 @@ def _demand_call(request: Request, profile: HostProfile, adapter: ToolAdapter) -
     if choice is None or choice.mode not in ("required", "tool") or not adapter.by_name:
         return None
     name = adapter.name_of(choice.name) if choice.mode == "tool" and choice.name else ""
+    if name and name not in adapter.by_name:
+        return None  # Nothing that the model writes could be this call.
     if is_obeyed(choice, profile, thinking=will_think(request, profile)):
         return None if profile.enforces_choice else _CallDemand(ExpectedAnswer(tool=name))
     tool = adapter.by_name.get(name)
