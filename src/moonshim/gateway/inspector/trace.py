@@ -207,8 +207,11 @@ class ExchangeTrace:
         attempt.changes = prepared.changes
         if self._private:
             attempt.changes = [replace(one, detail="") for one in prepared.changes]
-        elif not self.dropped:
-            attempt.plan = prepared.plan
+        elif self.body is not None:
+            # A plan holds the conversation, which the attempts share. It takes about as much as the request.
+            if not self.attempts:
+                self._grow(len(self.body))
+            attempt.plan = None if self.dropped else prepared.plan
         self.attempts.append(attempt)
         self._current = attempt
         self._tracer.changed(self)
