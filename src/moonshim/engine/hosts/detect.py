@@ -39,10 +39,12 @@ _DOMAINS: Final[dict[str, str]] = {
     "api.nvidia.com": "nim",
     "opencode.ai": "opencode",
     "bedrock-runtime.*.amazonaws.com": "bedrock",
+    "bedrock-runtime-fips.*.amazonaws.com": "bedrock",
     "bedrock-mantle.*.api.aws": "bedrock",
     "baseten.co": "baseten",
     "novita.ai": "novita",
     "nebius.com": "nebius",
+    "nebius.ai": "nebius",  # the address of Nebius AI Studio, which many configurations still have
     "modal.run": "modal",
     "modal.direct": "modal",
     "api.cloudflare.com": "cloudflare",
