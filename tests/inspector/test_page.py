@@ -240,6 +240,27 @@ def test_dark_and_narrow(gateway: Running, new_page: Open) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(251, 251, 253)"
 
 
+LINES: Final = """one => {
+  const range = document.createRange();
+  range.selectNodeContents(one);
+  return range.getClientRects().length;
+}"""
+TICKS: Final = "all => all.map(one => [one.textContent, one.getBoundingClientRect().height])"
+
+
+def test_the_overview_of_a_single_request(gateway: Running, new_page: Open) -> None:
+    ask(gateway)
+    page = new_page(gateway.url, "#/overview", viewport=NARROW)
+    for title, name in {"Repairs by rule": "marker_call", "Error rate by provider": "demo"}.items():
+        chart = page.locator("figure", has=page.get_by_role("heading", name=title))
+        expect(chart.locator(".legend")).to_contain_text(name)
+        found = chart.locator(".tick[text-anchor=end]").evaluate_all(TICKS)
+        assert len({text for text, _ in found}) == len(found), found
+        assert min(height for _, height in found) > 9, "too small to read"
+    for link in page.locator("nav a").all():
+        assert link.evaluate(LINES) == 1
+
+
 def test_hostile_text_is_text(gateway: Running, new_page: Open) -> None:
     large = json.dumps({"x": "A" * 3_000_000})
     call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": large}}

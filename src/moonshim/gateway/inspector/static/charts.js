@@ -2,39 +2,44 @@
 
 import { h, plain, svg } from "./dom.js";
 
-const WIDTH = 640;
 const HEIGHT = 180;
 const LEFT = 52;
 const BOTTOM = 22;
 const TOP = 8;
 
+/** Units, which a narrow page shows in about as many pixels: what is scaled down cannot be read. */
+const fullWidth = () => (matchMedia("(max-width: 720px)").matches ? 320 : 640);
+
 const scale = (low, high, from, to) => (value) => from + ((value - low) / (high - low || 1)) * (to - from);
 
-function ticks(high, count = 4) {
+/** Each with another label: there is no half a request. */
+function ticks(high, format, count = 4) {
   if (high <= 0) return [0, 1];
-  const rough = high / count;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
-  const values = [];
-  for (let value = 0; value < high + step; value += step) values.push(value);
-  return values;
+  for (let power = 10 ** Math.floor(Math.log10(high / count)); ; power *= 10) {
+    for (const step of [1, 2, 5].map((factor) => factor * power)) {
+      const values = [];
+      if (step >= high / count) for (let value = 0; value < high + step; value += step) values.push(value);
+      if (values.length && new Set(values.map(format)).size === values.length) return values;
+    }
+  }
 }
 
 function frame(label, high, format) {
-  const chart = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img", "aria-label": label });
-  const values = ticks(high);
+  const width = fullWidth();
+  const chart = svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, class: "chart", role: "img", "aria-label": label });
+  const values = ticks(high, format);
   const y = scale(0, values.at(-1), HEIGHT - BOTTOM, TOP);
   for (const value of values) {
-    chart.append(svg("line", { x1: LEFT, x2: WIDTH, y1: y(value), y2: y(value), class: "grid-line" }));
+    chart.append(svg("line", { x1: LEFT, x2: width, y1: y(value), y2: y(value), class: "grid-line" }));
     chart.append(svg("text", { x: LEFT - 6, y: y(value) + 4, class: "tick", "text-anchor": "end" }, format(value)));
   }
-  return { chart, y };
+  return { chart, width, y };
 }
 
 export function areaChart(points, { x, label }) {
   const high = Math.max(...points.map((point) => point.y), 1);
-  const { chart, y } = frame(label, high, (value) => (value >= 1000 ? `${value / 1000}k` : String(value)));
-  const place = scale(0, points.at(-1).x || 1, LEFT, WIDTH - 4);
+  const { chart, width, y } = frame(label, high, (value) => (value >= 1000 ? `${value / 1000}k` : String(value)));
+  const place = scale(0, points.at(-1).x || 1, LEFT, width - 4);
   const path = points.map((point, index) => `${index ? "L" : "M"}${place(point.x).toFixed(1)} ${y(point.y).toFixed(1)}`).join("");
   chart.append(svg("path", { d: `${path}L${place(points.at(-1).x)} ${y(0)}L${place(points[0].x)} ${y(0)}Z`, class: "area s0" }), svg("path", { d: path, class: "line-path s0" }));
   for (const part of [0, 0.5, 1]) {
@@ -50,8 +55,8 @@ export function seriesChart(labels, series, { title, kind = "bars", format = (va
   const tops = labels.map((_, index) => (stacked ? series.reduce((sum, one) => sum + (one.values[index] ?? 0), 0) : Math.max(...series.map((one) => one.values[index] ?? 0))));
   const high = Math.max(...tops, 0);
   const some = series.some((one) => one.values.some((value) => value !== null && value !== undefined && (value > 0 || !stacked)));
-  const { chart, y } = frame(title, high || 1, format);
-  const step = (WIDTH - LEFT) / Math.max(labels.length, 1);
+  const { chart, width, y } = frame(title, high || 1, format);
+  const step = (width - LEFT) / Math.max(labels.length, 1);
   if (stacked) {
     labels.forEach((label, index) => {
       let sum = 0;
@@ -79,7 +84,7 @@ export function seriesChart(labels, series, { title, kind = "bars", format = (va
   labels.forEach((label, index) => {
     if (index % every === 0) chart.append(svg("text", { x: LEFT + (index + 0.5) * step, y: HEIGHT - 6, class: "tick", "text-anchor": "middle" }, label));
   });
-  const legend = series.length > 1 ? h("figcaption", { class: "legend" }, series.map((one, order) => h("span", {}, h("i", { class: `s${order % 8}`, "aria-hidden": "true" }), plain(one.name)))) : null;
+  const legend = h("figcaption", { class: "legend" }, series.map((one, order) => h("span", {}, h("i", { class: `s${order % 8}`, "aria-hidden": "true" }), plain(one.name))));
   return h("figure", { class: "card" }, h("h2", {}, title), some ? chart : h("p", { class: "hint" }, "Nothing in this time."), some ? legend : null, some ? dataTable(labels, series, format) : null);
 }
 
