@@ -261,6 +261,17 @@ def test_the_overview_of_a_single_request(gateway: Running, new_page: Open) -> N
         assert link.evaluate(LINES) == 1
 
 
+def test_no_cell_is_cut_off(gateway: Running, new_page: Open) -> None:
+    ask(gateway, chat("kimi-k3+overloaded"))
+    page = new_page(gateway.url)
+    expect(rows(page).first).to_contain_text("×3")
+    for width in (1920, 1280, 1200, 1110, 1000, 768, 721):
+        page.set_viewport_size({"width": width, "height": 700})
+        for place in (".rows .row", ".head .row", ".rows .c4", ".head .c4"):
+            wide, room = page.locator(place).first.evaluate("one => [one.scrollWidth, one.clientWidth]")
+            assert wide <= room, (width, place)
+
+
 def test_hostile_text_is_text(gateway: Running, new_page: Open) -> None:
     large = json.dumps({"x": "A" * 3_000_000})
     call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": large}}
