@@ -272,6 +272,15 @@ def test_no_cell_is_cut_off(gateway: Running, new_page: Open) -> None:
             assert wide <= room, (width, place)
 
 
+def test_a_refused_request_was_not_sent(gateway: Running, new_page: Open) -> None:
+    gateway.post("/v1/chat/completions", chat("nope"))
+    page = new_page(gateway.url)
+    rows(page).first.click()
+    for name in ("Stream", "Request"):
+        page.get_by_role("tab", name=name).click()
+        expect(page.locator("#panel")).to_contain_text("The request was not sent to a host.")
+
+
 def test_hostile_text_is_text(gateway: Running, new_page: Open) -> None:
     large = json.dumps({"x": "A" * 3_000_000})
     call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": large}}

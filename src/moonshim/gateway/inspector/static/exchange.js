@@ -6,7 +6,7 @@ import { jsonDiff } from "./diff.js";
 import { jsonText, jsonView } from "./json_view.js";
 import { statusOf } from "./list.js";
 import { marks, repairNote } from "./repairs.js";
-import { streamView } from "./stream.js";
+import { notSent, streamView } from "./stream.js";
 import { timelineView } from "./timeline.js";
 
 const TABS = [["conversation", "Conversation"], ["stream", "Stream"], ["request", "Request"], ["timeline", "Timeline"], ["details", "Details"]];
@@ -190,7 +190,7 @@ function requestView(detail) {
   const { client, host, changes, missing } = detail.request;
   const reasons = changes?.length
     ? h("ul", { class: "changes" }, changes.map((change) => h("li", {}, repairNote(change))))
-    : h("p", { class: "hint" }, "The request needed no changes.");
+    : h("p", { class: "hint" }, notSent(detail) ?? "The request needed no changes.");
   return [
     h("h2", {}, "Changes"), reasons,
     missing ? h("p", { class: "notice" }, WHY_MISSING[missing]) : h("h2", {}, "Request"),

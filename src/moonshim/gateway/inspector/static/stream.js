@@ -11,13 +11,16 @@ let whole = false;
 /** Folded groups that were opened, by their first frame: a stream that still grows is drawn again and again. */
 let unfolded = { of: null, groups: new Set() };
 
+/** Why there is nothing of a host: the gateway refused the request itself. */
+export const notSent = (detail) => (detail.attempts?.length === 0 && !detail.summary.running ? "The request was not sent to a host." : null);
+
 /** `rows`: [{at, raw, out: [text…], repairs: [{rule, detail}], same}] in the order of the host's frames. */
 export function streamView(detail) {
   const stream = detail.stream;
   if (unfolded.of !== detail.summary.id) unfolded = { of: detail.summary.id, groups: new Set() };
   const tried = detail.attempts?.[detail.attempt];
   if (!stream && tried?.error_body) return [h("p", { class: "notice" }, `${plain(tried.provider)} answered with status ${tried.status}:`), h("pre", { class: "error-body", tabindex: "0" }, longText(tried.error_body))];
-  if (!stream) return h("p", { class: "notice" }, detail.privacy ? "Privacy mode is on: streams are not recorded." : tried?.error ? `There was no response: ${plain(tried.error)}` : "No response was recorded.");
+  if (!stream) return h("p", { class: "notice" }, detail.privacy ? "Privacy mode is on: streams are not recorded." : tried?.error ? `There was no response: ${plain(tried.error)}` : notSent(detail) ?? "No response was recorded.");
   const box = h("div", { class: "stream", role: "table", "aria-label": "Frames of the host and of the client" });
   const repaired = stream.rows.filter((row) => row.repairs.length).length;
   const toggle = h("button", { type: "button", class: "toggle", "aria-pressed": String(onlyRepaired), onclick: () => {
