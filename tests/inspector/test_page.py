@@ -383,3 +383,44 @@ budgets = [{{ period = "day", limit = "5.00", soft = true }}]
             screenshot(page, "cost")
             page.goto("/inspector#/live")
             expect(rows(page).filter(has_text="kimi-k3")).to_contain_text("$0.0")
+
+
+def test_long_names_and_a_narrow_page_when_signed_in(tmp_path: Path, new_page: Open) -> None:
+    with Simulator(behaviour="moonshot").running() as host:
+        file = tmp_path / "moonshim.toml"
+        file.write_text(
+            f"""
+[[providers]]
+name = "host"
+api_base_url = "{host.url}/v1"
+models = ["kimi-k3"]
+[[keys]]
+name = "the-key-of-{"a-very-" * 10}large-team"
+digest = "{digest_of(KEY)}"
+rights = ["inspect"]
+budgets = [{{ period = "day", limit = "5.00", currency = "KWD", soft = true }}]
+"""
+        )
+        file.chmod(0o600)
+        with running("serve", "--config", file, cwd=tmp_path) as gateway:
+            gateway.post("/v1/chat/completions", chat("kimi-k3", stream=False), authorization=f"Bearer {KEY}")
+            page = new_page(gateway.url, viewport=NARROW)
+            assert page.locator(".sign-in code").last.evaluate(LINES) == 1
+            page.get_by_label("Gateway key").fill(KEY)
+            page.get_by_role("button", name="Sign in").click()
+            expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+            for path in ("#/live", "#/overview", "#/cost", "#/try"):
+                page.goto(f"/inspector{path}")
+                expect(page.locator("main h1").first).to_be_attached()
+                assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"], path
+                for link in page.locator("nav a").all():
+                    assert link.evaluate(LINES) == 1, path
+            page.goto("/inspector#/cost")
+            expect(page.locator(".budgets")).to_contain_text("KWD 0 of KWD 5.00")
+            page.set_viewport_size({"width": 1280, "height": 700})
+            page.goto("/inspector#/rules/marker_call")
+            for name in page.locator(".rules code").all():
+                assert name.evaluate(LINES) == 1
+            page.goto("/inspector#/live")
+            boxes = [one.bounding_box() for one in page.locator(".tools > :is(input, select, button)").all()]
+            assert len({box["y"] for box in boxes if box is not None}) == 1, "the filters are in one line"

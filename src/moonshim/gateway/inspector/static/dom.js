@@ -108,7 +108,7 @@ export function money(cost, unit = null) {
   if (cost === null || cost === undefined) return "–";
   const value = Number(cost);
   if (value === 0 && unit === null) return "–"; // nothing was used
-  const currency = unit ?? "$";
+  const currency = /[a-z]$/i.test(unit ?? "$") ? `${unit} ` : unit ?? "$";
   if (value === 0) return `${currency}0`;
   if (value < 0.00005) return `<${currency}0.0001`;
   return `${currency}${value < 1 ? value.toFixed(4) : value.toFixed(2)}`;
