@@ -135,3 +135,13 @@ def test_it_can_be_off(tmp_path: Path) -> None:
     with running("serve", "--config", with_keys(tmp_path, "inspector = false"), cwd=tmp_path) as gateway:
         assert call(gateway.url, "/inspector")[0] in (401, 404)
         assert call(gateway.url, "/inspector", authorization=f"Bearer {KEY}")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "secure"),
+    [("https", True), ("https, http", True), ("HTTPS", True), ("http", False), ("http, https", False), ("", False)],
+)
+def test_the_cookie_is_secure_where_the_browser_has_https(forwarded: str, secure: bool, tmp_path: Path) -> None:
+    with running("serve", "--config", with_keys(tmp_path), cwd=tmp_path) as gateway:
+        _, headers, _ = call(gateway.url, "/inspector/login", {"key": KEY}, x_forwarded_proto=forwarded)
+        assert headers["set-cookie"].endswith("; Secure") is secure

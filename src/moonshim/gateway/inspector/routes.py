@@ -208,7 +208,9 @@ class _InspectorApp:
 
 
 def _cookie(value: str, seconds: int, scope: Scope, headers: Mapping[str, str]) -> bytes:
-    secure = scope.get("scheme") == "https" or headers.get("x-forwarded-proto") == "https"
+    # Of several proxies, each adds what it got: the first value is the browser's.
+    forwarded = headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
+    secure = scope.get("scheme") == "https" or forwarded == "https"
     text = f"{COOKIE}={value}; Path=/inspector; Max-Age={seconds}; HttpOnly; SameSite=Strict"
     return (text + ("; Secure" if secure else "")).encode()
 
