@@ -421,6 +421,8 @@ budgets = [{{ period = "day", limit = "5.00", currency = "KWD", soft = true }}]
             page.goto("/inspector#/rules/marker_call")
             for name in page.locator(".rules code").all():
                 assert name.evaluate(LINES) == 1
+            colours = "all => [...new Set(all.map(one => getComputedStyle(one).color))]"
+            assert len(page.locator(".rules code").evaluate_all(colours)) == 1
             page.goto("/inspector#/live")
             boxes = [one.bounding_box() for one in page.locator(".tools > :is(input, select, button)").all()]
             assert len({box["y"] for box in boxes if box is not None}) == 1, "the filters are in one line"
