@@ -223,6 +223,21 @@ class TestAnswersThatEndInTheMiddle:
 
         with_host(sending(chunked_head(), chunks(b"data: 1\n\n", b"data: 2\n\n", end=False), close=True), test)
 
+    def test_what_was_read_of_a_piece_before_the_end_does_not_come_again(self) -> None:
+        piece = b"".join(b"%d;" % number for number in range(20_000))
+
+        async def test(upstream: UpstreamClient, host: Host) -> None:
+            answer = await upstream.open(call(host.url))
+            data = await answer.read()
+            assert len(data) < len(piece)
+            await host.until(lambda: host.open == 0)
+            with pytest.raises(UpstreamBroke):
+                while True:
+                    data += await answer.read()
+            assert data == piece
+
+        with_host(sending(chunked_head(), chunks(piece, end=False), close=True), test)
+
     def test_bytes_that_cannot_be_unpacked_are_told(self) -> None:
         head = chunked_head(headers=["content-encoding: gzip"])
 
