@@ -96,6 +96,25 @@ class TestConnections:
 
         with_host(sending(chunked_head(), chunks(b"a", end=False)), test)
 
+    def test_one_on_which_the_host_sent_more_than_it_was_asked_for_is_dropped(self) -> None:
+        """Otherwise the next request, of another client, would get that as its response."""
+
+        async def script(peer: Peer, asked: HostRequest) -> None:
+            await peer.send(chunked_head() + chunks(b"yours", end=False))
+            await peer.host.resumed.wait()
+            await peer.send(chunks() + whole(b"not yours"))
+
+        async def test(upstream: UpstreamClient, host: Host) -> None:
+            for count in (1, 2):
+                host.resumed.clear()
+                answer = await upstream.open(call(host.url))
+                assert await answer.read() == b"yours"
+                host.resumed.set()
+                assert await answer.read() == b""
+                assert host.connections == len(host.requests) == count
+
+        with_host(script, test)
+
     def test_hundreds_of_streams_go_at_once(self) -> None:
         async def script(peer: Peer, asked: HostRequest) -> None:
             await peer.send(chunked_head(), chunks(b"a", end=False))
