@@ -7,9 +7,10 @@ from typing import Final
 
 import pytest
 
+from moonshim.gateway.relay import Relay
 from tests.support.gateway.hosts import HostRequest, Peer, chunked_head, chunks, run
 from tests.support.gateway.leaks import scene
-from tests.support.gateway.raw_client import CLIENTS, UPSTREAMS, body_of, short_stream
+from tests.support.gateway.raw_client import CLIENTS, UPSTREAMS, body_of, content_of, short_stream
 
 pytestmark = pytest.mark.usefixtures("both_paths")
 
@@ -88,5 +89,43 @@ def test_a_client_that_was_told_the_end_does_not_wait_for_a_host_that_stays(
             assert ENDS[client] in reply.body
             await one.until(lambda: len(one.records) == 1, "the request does not end")
             assert [record.outcome for record in one.records] == ["ok"]
+
+    run(test())
+
+
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_end_that_arrives_as_the_server_stops_is_still_sent(
+    client: str, upstream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection to the host has repaired the end; the task that would send it is cancelled before it runs."""
+    take = Relay.take
+
+    def take_and_stop(relay: Relay, data: bytes) -> bool:
+        taken = take(relay, data)
+        if not taken:
+            task = relay._client_stream._task
+            assert task is not None
+            task.cancel()
+        return taken
+
+    monkeypatch.setattr(Relay, "take", take_and_stop)
+
+    async def test() -> None:
+        begun = asyncio.Event()
+
+        async def pausing(peer: Peer, asked: HostRequest) -> None:
+            first, *others = (frame + b"\n\n" for frame in short_stream(upstream).split(b"\n\n") if frame)
+            await peer.send(chunked_head(), chunks(first, end=False))
+            await begun.wait()
+            await peer.send(chunks(b"".join(others)))
+
+        async with scene(pausing, dialect=upstream) as one, one.connected() as connection:
+            connection.send(client, body_of(client))
+            await connection.head()
+            begun.set()
+            reply = await connection.rest()
+            ended = content_of(client, reply)
+            assert (ended.text, len(ended.calls), ended.error) == ("Hi.", 2, None)
 
     run(test())

@@ -62,6 +62,11 @@ class Relay:
         size, out = fed
         return out + self._feed(data[size:]) if len(data) > size else out
 
+    def rest(self) -> bytes:
+        """What `take` repaired and did not write, for a response that is given up before `feed`."""
+        fed, self._fed = self._fed, None
+        return fed[1] if isinstance(fed, tuple) else b""
+
     def _feed(self, data: bytes) -> bytes:
         if self.log is not None:
             self.log.write(data)

@@ -248,7 +248,7 @@ class UpstreamAttempt:
             if self._sent and not client_stream.gone:
                 # The server stops, and cannot wait any longer.
                 self._record_failure(STOPPING, "broken")
-                await client_stream.finish(exchange.fail(STOPPING))
+                await client_stream.finish(relay.rest() + exchange.fail(STOPPING))
             raise
         except Exception as error:
             if not self._sent:
@@ -425,7 +425,7 @@ class UpstreamAttempt:
         A response that had said how it ends is complete, whatever happened to its connection.
         """
         problem = self._exchange.mask(problem)
-        last = self._exchange.fail(problem)
+        last = self._relay.rest() + self._exchange.fail(problem)
         if self._trace is not None:
             self._trace.broke(problem, last)
         if self._exchange.is_useless:
