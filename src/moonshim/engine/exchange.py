@@ -90,6 +90,39 @@ class Exchange:
     the client that the response is over.
     """
 
+    __slots__ = (
+        "_answers",
+        "_client_headers",
+        "_clock",
+        "_completed",
+        "_continued",
+        "_corrected",
+        "_created",
+        "_is_entry_due",
+        "_is_remembered",
+        "_keeps_response",
+        "_learned",
+        "_plays_rounds",
+        "_prepared",
+        "_recalled",
+        "_reply_id",
+        "_retried",
+        "_rounds",
+        "_search_access",
+        "_searches",
+        "_stream",
+        "_target",
+        "ending",
+        "has_ended",
+        "headers",
+        "input_format",
+        "is_useless",
+        "output_format",
+        "parsed",
+        "secrets",
+        "sent_end",
+    )
+
     def __init__(
         self,
         parsed: ParsedRequest,

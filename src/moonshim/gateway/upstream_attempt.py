@@ -234,6 +234,7 @@ class UpstreamAttempt:
                     if not self._sent:
                         await self._begin(answer, out)
                     await client_stream.write(out)
+                del data, out  # while the relay passes on what follows, nothing else would release them
                 if exchange.is_useless:
                     break
                 if exchange.has_ended:

@@ -7,7 +7,6 @@ repair of a chunk. What is not taken waits in a buffer, and when that is full, t
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
@@ -97,7 +96,8 @@ class IncomingResponse:
         """Is offered each piece that arrives, while a reader waits."""
         self.unread = 0
         """Bytes since the last piece of the body, or since the start."""
-        self._pieces: deque[bytes] = deque()
+        self._pieces: list[bytes] = []
+        """A few dozen at most. Mostly empty, and an empty deque takes ten times the memory of an empty list."""
         self._size = self._count = self._head_size = 0
         self._chunked = self._has_length = False
         self._decoder: ContentDecoder | None = None
@@ -210,15 +210,15 @@ class IncomingResponse:
             return self._decode(self._decoder)
         if not self._pieces:
             return b""
-        data = self._pieces.popleft()
+        data = self._pieces.pop(0)
         while self._pieces and len(data) + len(self._pieces[0]) <= MOST_AT_ONCE:
-            data += self._pieces.popleft()
+            data += self._pieces.pop(0)
         self._shrink(len(data))
         return data
 
     def _decode(self, decoder: ContentDecoder) -> bytes:
         while self.has_more:
-            piece = self._pieces.popleft() if decoder.is_waiting else b""
+            piece = self._pieces.pop(0) if decoder.is_waiting else b""
             self._shrink(len(piece))
             if data := decoder.decode(piece, MOST_AT_ONCE):
                 return data
@@ -232,6 +232,20 @@ class IncomingResponse:
 
 class Connection(asyncio.Protocol):
     """A connection, which serves one request at a time. `ended` is called when it may serve another one, or none."""
+
+    __slots__ = (
+        "_ended",
+        "_incoming",
+        "_is_sent",
+        "_parser",
+        "_reading_paused",
+        "_received",
+        "_stays_open",
+        "_writing_paused",
+        "is_open",
+        "is_used",
+        "transport",
+    )
 
     def __init__(self, ended: Callable[[Connection], None]) -> None:
         self._ended = ended
@@ -264,8 +278,10 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail(_unreadable(error, in_headers=not incoming.status))
-            return
+            if not incoming.is_complete:
+                self._fail(_unreadable(error, in_headers=not incoming.status))
+                return
+            self._stays_open = False  # what follows the response belongs to no request
         if incoming.is_complete:
             self._complete(incoming)
         elif incoming.unread > HEAD_BYTES:
