@@ -22,6 +22,8 @@ INTERNAL: Final = {
     "engine.request.schema.bounds.SchemaTooLarge",
     "engine.request.schema.merge.Unsatisfiable",
     "engine.signing.UnknownSigningKey",
+    "http_client.connection.ConnectionFailed",
+    "http_client.content_encoding.BadContent",
     "setup.questions.Cancelled",
     "simulator.http.exchange.RequestRejected",
     "simulator.http.transport.BodyTooLarge",

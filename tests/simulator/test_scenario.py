@@ -179,7 +179,7 @@ class TestMistakes:
         assert problems('{\n "round": [\n  {"sy": 1}]}', ".json") == [
             "s.json:3: round[0].sy: unknown key 'sy' (did you mean 'say'?)"
         ]
-        assert problems("[1]", ".json") == ["s.json: expected a table, got a list"]
+        assert problems("[1]", ".json") == ["s.json: expected an object, got a list"]
 
 
 class TestExample:

@@ -118,7 +118,7 @@ def decode_json(data: bytes) -> Any:
 def _reason(data: bytes, error: Exception) -> str:
     """What is wrong with the JSON, and where.
 
-    >>> _reason(b'{"a":\n x}', ValueError("JSON is malformed: invalid character (byte 7)"))
+    >>> _reason(b'{"a":\\n x}', ValueError("JSON is malformed: invalid character (byte 7)"))
     'invalid character at line 2, column 2'
     """
     if isinstance(error, UnicodeDecodeError):
