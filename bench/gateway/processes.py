@@ -38,7 +38,7 @@ _PATIENCE: Final = 120.0
 ROOT: Final = Path(__file__).parents[2]
 
 _NGINX: Final = """
-daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
+daemon off; worker_processes {workers}; pid {folder}/nginx.pid; error_log {folder}/error.log;
 events {{ worker_connections 4096; }}
 http {{
   access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
@@ -46,7 +46,7 @@ http {{
   keepalive_requests 1000000;
   upstream host {{ server 127.0.0.1:{upstream}; keepalive 1024; keepalive_requests 1000000; }}
   server {{
-    listen 127.0.0.1:{port} {listen}; {server}
+    listen 127.0.0.1:{port} reuseport {listen}; {server}
     location / {{
       proxy_pass {scheme}://host; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
       {location}
@@ -217,7 +217,7 @@ def gateway(
 
 
 @contextmanager
-def nginx(upstream: int, *, tls: Tls | None = None) -> Iterator[Served]:
+def nginx(upstream: int, *, tls: Tls | None = None, workers: int = 1) -> Iterator[Served]:
     """A plain relay without buffering. With `tls` it verifies the certificate of the host, as a gateway does."""
     location = (
         f"proxy_ssl_trusted_certificate {tls.certificate}; proxy_ssl_verify on; proxy_ssl_name localhost;"
@@ -225,7 +225,7 @@ def nginx(upstream: int, *, tls: Tls | None = None) -> Iterator[Served]:
         else ""
     )
     scheme = "https" if tls else "http"
-    with _nginx(upstream=tls.port if tls else upstream, scheme=scheme, location=location) as served:
+    with _nginx(upstream=tls.port if tls else upstream, scheme=scheme, location=location, workers=workers) as served:
         yield served
 
 
@@ -248,13 +248,13 @@ def tls_terminator(upstream: int) -> Iterator[Tls]:
 
 @contextmanager
 def _nginx(
-    *, upstream: int, scheme: str = "http", listen: str = "", server: str = "", location: str = ""
+    *, upstream: int, scheme: str = "http", listen: str = "", server: str = "", location: str = "", workers: int = 1
 ) -> Iterator[Served]:
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         config = Path(folder) / "nginx.conf"
-        settings = {"upstream": upstream, "scheme": scheme, "listen": listen, "server": server, "location": location}
-        config.write_text(_NGINX.format(folder=folder, port=port, **settings))
+        settings = {"scheme": scheme, "listen": listen, "server": server, "location": location}
+        config.write_text(_NGINX.format(folder=folder, port=port, upstream=upstream, workers=workers, **settings))
         # As root nginx changes to a user that must reach its own folder.
         Path(folder).chmod(0o755)
         with served_by([find_nginx(), "-p", folder, "-c", str(config)], port, config) as served:

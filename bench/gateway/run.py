@@ -37,6 +37,7 @@ __all__ = ["benchmark", "main"]
 DIRECT: Final = "direct"
 _EVERY_DIALECT: Final = frozenset({"chat", "messages"})
 _WITH_TLS: Final = frozenset({"text", "first-token", "request-1"})
+_PACED: Final = frozenset({"text", "tools", "markers", "messages"})
 _BUSY: Final = 0.1
 """Cores in use by others above which the figures are not to be trusted."""
 
@@ -96,6 +97,14 @@ def _contender(peer: Peer) -> Contender:
 def _contenders(tls: Tls | None) -> list[Contender]:
     found = [
         Contender(name="nginx", start=lambda up: nginx(up.port), version=_nginx_version, relays=True),
+        # What a second worker costs without any gateway: each process has fewer, and so colder, wake-ups.
+        Contender(
+            name="nginx, 2 workers",
+            start=lambda up: nginx(up.port, workers=2),
+            version=_nginx_version,
+            relays=True,
+            workloads=_PACED,
+        ),
         Contender(
             name="moonshim", start=lambda up: gateway(up.port), version=_moonshim_version, mends=True, renames=True
         ),
