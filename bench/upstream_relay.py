@@ -1,9 +1,10 @@
-"""Measure the CPU time per read of a host's stream: 50 streams, a chunk every 10 ms.
+"""Measure the CPU time of the HTTP client: per read of a host's stream (50 streams, a chunk every 10 ms), and per
+request without a stream.
 
 Run it with `python -m bench.upstream_relay`. The rows are measured in the same run:
 
 - a bare protocol that only counts the bytes from the event loop: the lower bound
-- `Answer.read` of `moonshim.http_client`
+- `moonshim.http_client`
 - aiohttp, with the loop from its documentation
 - the same with aiohttp's own timeout between bytes (`sock_read`), which is a timer for every chunk
 
@@ -34,6 +35,11 @@ EVENT: Final = (
 )
 CHUNK: Final = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+WHOLE: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (
+    len(EVENT),
+    EVENT,
+)
+BODY: Final = b'{"model": "kimi-k2.5", "messages": [{"role": "user", "content": "Hello"}]}'
 REQUEST: Final = b"POST / HTTP/1.1\r\nhost: bench\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -42,7 +48,13 @@ async def serve(chunks: int) -> None:
 
     async def stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         clock = asyncio.get_running_loop().time
-        await reader.readuntil(b"\r\n\r\n")
+        try:
+            while (await reader.readuntil(b"\r\n\r\n")).startswith(b"POST /whole"):
+                await reader.readexactly(len(BODY))
+                writer.write(WHOLE)
+        except asyncio.IncompleteReadError:  # the client has closed the connection
+            writer.close()
+            return
         writer.write(HEAD)
         due = clock()
         for _ in range(chunks):
@@ -124,6 +136,28 @@ READERS: Final[dict[str, Callable[[int], Awaitable[int]]]] = {
 }
 
 
+async def moonshim_requests(url: str, count: int) -> None:
+    upstream = UpstreamClient()
+    call = UpstreamRequest(url, {"content-type": "application/json"}, BODY, Timeouts())
+    for _ in range(count):
+        answer = await upstream.open(call)
+        await answer.read_all(len(EVENT))
+    await upstream.close()
+
+
+async def aiohttp_requests(url: str, count: int) -> None:
+    async with aiohttp.ClientSession() as session:
+        for _ in range(count):
+            async with session.post(url, data=BODY, headers={"content-type": "application/json"}) as response:
+                await response.read()
+
+
+async def measure_requests(send: Callable[[str, int], Awaitable[None]], port: int, count: int) -> float:
+    started = time.process_time()
+    await send(f"http://127.0.0.1:{port}/whole", count)
+    return (time.process_time() - started) / count
+
+
 async def measure(reader: Callable[[int], Awaitable[int]], port: int) -> tuple[float, int]:
     started = time.process_time()
     reads = await reader(port)
@@ -134,6 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chunks", type=int, default=300, help="chunks per stream (default: 300)")
     parser.add_argument("--rounds", type=int, default=5, help="measurements per row; the lowest counts (default: 5)")
+    parser.add_argument("--requests", type=int, default=2000, help="requests per round (default: 2000)")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -147,10 +182,17 @@ def main() -> None:
         for _ in range(options.rounds):
             for name, reader in READERS.items():
                 best[name] = min(best[name], uvloop.run(measure(reader, port)))
+        requests = {
+            name: min(uvloop.run(measure_requests(send, port, options.requests)) for _ in range(options.rounds))
+            for name, send in (("moonshim.http_client", moonshim_requests), ("aiohttp", aiohttp_requests))
+        }
         host.terminate()
     print(f"{'':24}{'us per read':>12}{'reads':>10}")
     for name, (seconds, reads) in best.items():
         print(f"{name:24}{seconds * 1e6:>12.1f}{reads:>10}")
+    print(f"{'':24}{'us per request':>16}")
+    for name, seconds in requests.items():
+        print(f"{name:24}{seconds * 1e6:>16.1f}")
 
 
 if __name__ == "__main__":
