@@ -156,7 +156,7 @@ class UpstreamClient:
         loop = asyncio.get_running_loop()
         oldest = loop.time() - KEPT_SECONDS
         for idle in self._idle.values():
-            for connection, since in idle.items():
+            for connection, since in list(idle.items()):
                 if since <= oldest:
                     connection.abort()
         self._sweeper = loop.call_later(KEPT_SECONDS, self._sweep) if any(self._idle.values()) else None
