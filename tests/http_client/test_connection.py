@@ -209,6 +209,14 @@ class TestAddresses:
             pytest.skip("this machine has no IPv6")
         run(test())
 
+    @pytest.mark.parametrize("name", ["a..b", "a" * 70 + ".test", "x." * 200 + "y", "exa mple.test"])
+    def test_a_name_that_cannot_exist_is_reported(self, name: str) -> None:
+        async def test(upstream: UpstreamClient, host: Host) -> None:
+            with pytest.raises(UpstreamUnreachable, match="cannot resolve"):
+                await upstream.open(call(f"http://{name}/v1"))
+
+        with_host(numbered, test)
+
     def test_what_a_path_may_not_contain_is_encoded(self) -> None:
         async def test(upstream: UpstreamClient, host: Host) -> None:
             await read_out(await upstream.open(call(f"{host.url}/v1/a b/%2Fé?q=ü x")))

@@ -103,6 +103,8 @@ async def _open_socket(first: Address, place: str, address: Address, names: Name
         failure = _too_many_files(address, error, resolving=True) or UpstreamUnreachable(
             f"cannot resolve {first.host_and_port}: {reason_of(error)}"
         )
+    except UnicodeError:  # an empty label, or one of more than 63 characters
+        failure = UpstreamUnreachable(f"cannot resolve {first.host_and_port}: not a valid host name")
     else:
         try:
             return await aiohappyeyeballs.start_connection(
