@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-LIMIT: Final = 600
+LIMIT: Final = 900
 FOLDERS: Final = ("src", "tests", "bench", "conformance", "examples", "scripts")
 ROOT: Final = Path(__file__).resolve().parent.parent
 
