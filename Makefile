@@ -11,7 +11,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help ready serve demo docs docs-serve test test-all test-matrix test-pythons test-clients check format lock audit release-check bench bench-gateway bench-features bench-tenants bench-soak conformance fuzz clean
+.PHONY: help ready serve demo docs docs-serve test test-all test-matrix test-pythons test-clients test-servers check format lock audit release-check bench bench-compare bench-gateway bench-features bench-tenants bench-soak conformance fuzz clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -40,6 +40,9 @@ test-pythons: ready ## run the quick tests on every other installed Python from 
 
 test-clients: ready ## run real agents and frameworks (Claude Code, Codex, agno, …) against a faulty host (ARGS="codex", ARGS=built-in)
 	@$(BIN)/python -m scripts.test_clients $(ARGS)
+
+test-servers: ready ## measure what arrives of malformed calls from a real vLLM, which is installed in .servers (ARGS="k2 --number 120")
+	@$(BIN)/python -m conformance.servers.measure $(ARGS)
 
 check: ready ## check formatting, lint, types, imports, file sizes, prose, READMEs and files for GitHub
 	$(BIN)/ruff format --check $(CODE)
@@ -75,6 +78,9 @@ release-check: ready ## build sdist and wheel into dist/, check them, install th
 bench: ready ## measure the CPU time and memory of the engine
 	@$(BIN)/python -m bench.run $(ARGS)
 
+bench-compare: ready ## show whether the engine is slower than in another commit (ARGS="main", ARGS="OLD NEW --pairs 9")
+	@$(BIN)/python -m bench.compare $(ARGS)
+
 bench-gateway: ready ## compare the gateway with nginx and other gateways, which are installed in .bench-peers (ARGS="--quick")
 	@$(BIN)/python -m bench.gateway.run $(ARGS)
 
@@ -91,8 +97,8 @@ conformance: ready ## compare with the test vectors of other projects, if presen
 	@$(BIN)/python conformance/run.py $(ARGS)
 
 fuzz: ready ## search for new bugs with many more random examples (several minutes)
-	@MOONSHIM_TEST_PROFILE=explore $(BIN)/python -m pytest -n auto -q -m hypothesis $(ARGS)
+	@MOONSHIM_TEST_PROFILE=explore $(BIN)/python -m pytest -n auto -q -m "hypothesis or fuzz" $(ARGS)
 
 clean: ## remove everything that the other targets created
-	rm -rf $(VENV) .venvs .clients .bench-peers dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
+	rm -rf $(VENV) .venvs .clients .servers .bench-peers dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
 	find src tests bench conformance scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -10,6 +10,8 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -27,11 +29,10 @@ from bench.workloads import (
     no_two_alike,
     plain_text,
 )
-from moonshim.engine.dialects.registry import dialect_named
-from moonshim.engine.grammar.kimi.k2 import KimiK2Grammar
-from moonshim.engine.signing import Signer
 
 SIZES = {"10 KB": 10_000, "100 KB": 100_000, "1 MB": 1_000_000, "10 MB": 10_000_000}
+FIGURES: Final[dict[str, float]] = {}
+"""Microseconds of CPU time by table and row, per chunk or per request: what `--json` writes for `bench.compare`."""
 
 
 def cpu(work: Callable[[], object], repeat: int) -> float:
@@ -58,6 +59,9 @@ def bare_loop(text: str) -> int:
 
 
 def grammar_alone(text: str) -> None:
+    # Not at the top: only this table needs a name from inside the engine, which another commit may not have.
+    from moonshim.engine.grammar.kimi.k2 import KimiK2Grammar
+
     feed = (grammar := KimiK2Grammar("text", names=NAMES)).feed
     for start in range(0, len(text), CHUNK):
         feed(text[start : start + CHUNK])
@@ -90,7 +94,7 @@ def grammar_table(sizes: dict[str, int]) -> None:
         for label, size in sizes.items():
             text, times = make(size), repeats(size)
             floor, cost = cpu(partial(bare_loop, text), times), cpu(partial(grammar_alone, text), times)
-            row(f"{kind}, {label}", len(text) // CHUNK, floor, cost)
+            row("grammar", f"{kind}, {label}", len(text) // CHUNK, floor, cost)
     print()
 
 
@@ -106,6 +110,7 @@ def mender_table(sizes: dict[str, int]) -> None:
         for label, size in sizes.items():
             frames, times = list(make(size)), repeats(size)
             row(
+                "mender",
                 f"{kind}, {label}",
                 len(frames),
                 cpu(partial(decode_encode, frames), times),
@@ -114,7 +119,7 @@ def mender_table(sizes: dict[str, int]) -> None:
     print()
 
 
-def crossing_table() -> None:
+def crossing_table(_sizes: dict[str, int]) -> None:
     print("100 KB of a host's stream, translated to another dialect, compared with one decode and encode per chunk")
     print("(target: at most 2.5 times, if the chunks are alike)\n")
     print(f"{'':56}{'chunks':>10}{'dec+enc':>12}{'mender':>12}{'per chunk':>12}{'ratio':>8}")
@@ -142,11 +147,11 @@ def crossing_table() -> None:
             bodies[client], dialect=client, upstream=upstream, host="vllm", model="kimi-k2.5"
         )
         floor, cost = cpu(partial(decode_encode, frames), 5), cpu(partial(cross, frames, prepared.plan), 5)
-        row(label, len(frames), floor, cost, 56)
+        row("crossing", label, len(frames), floor, cost, 56)
     print()
 
 
-def renamed_table() -> None:
+def renamed_table(_sizes: dict[str, int]) -> None:
     print("100 KB of a Chat host's stream with the model renamed for the client, compared with the same name")
     print("(target: at most 1.3 times)\n")
     print(f"{'':24}{'chunks':>10}{'same name':>12}{'renamed':>12}{'per chunk':>12}{'ratio':>8}")
@@ -165,7 +170,7 @@ def renamed_table() -> None:
             for name in ("kimi-k2.5", "claude-sonnet-4-5")
         ]
         floor, cost = (cpu(partial(cross, frames, plan), 15) for plan in plans)
-        row(kind, len(frames), floor, cost)
+        row("renamed", kind, len(frames), floor, cost)
     print()
 
 
@@ -176,7 +181,8 @@ def cross(frames: Iterable[bytes], plan: moonshim.Plan) -> None:
     mender.flush()
 
 
-def row(label: str, chunks: int, floor: float, cost: float, width: int = 24) -> None:
+def row(table: str, label: str, chunks: int, floor: float, cost: float, width: int = 24) -> None:
+    FIGURES[f"{table}: {label}"] = cost / chunks * 1e6
     print(
         f"{label:{width}}{chunks:>10,}{floor:>11.4f}s{cost:>11.4f}s{cost / chunks * 1e6:>10.2f}us{cost / floor:>8.2f}"
     )
@@ -186,7 +192,10 @@ def _again(data: bytes) -> bytes:
     return msgspec.json.encode(msgspec.json.decode(data))
 
 
-def request_table() -> None:
+def request_table(_sizes: dict[str, int]) -> None:
+    from moonshim.engine.dialects.registry import dialect_named
+    from moonshim.engine.signing import Signer
+
     print("200 messages, 100 tools, 1 MB: a request parsed and rendered in its own dialect, compared with one msgspec")
     print("decode and encode of the same bytes (target: at most 4 times); and completely prepared for a host\n")
     print(f"{'':24}{'bytes':>12}{'dec+enc':>12}{'parse':>12}{'render':>12}{'ratio':>8}{'prepare':>12}")
@@ -199,12 +208,14 @@ def request_table() -> None:
         parse = cpu(partial(dialect.parse_request, body, signer), 20)
         render = cpu(partial(dialect.render_request, request), 20)
         prepare = cpu(partial(moonshim.prepare_request, body, dialect=name, host="moonshot"), 5)
+        FIGURES[f"request: {name}, parse and render"] = (parse + render) * 1e6
+        FIGURES[f"request: {name}, prepare"] = prepare * 1e6
         times = "".join(f"{one * 1000:>10.2f}ms" for one in (floor, parse, render))
         print(f"{name:24}{len(data):>12,}{times}{(parse + render) / floor:>8.2f}{prepare * 1000:>10.2f}ms")
     print()
 
 
-def memory_table() -> None:
+def memory_table(_sizes: dict[str, int]) -> None:
     print("Peak memory of one stream with collect=False, above the start (target: less than 64 KiB)\n")
     kinds: tuple[tuple[str, Callable[[], Iterable[bytes]]], ...] = (
         ("leaked call, 1 MB", lambda: as_speech(marked_call(1_000_000))),
@@ -229,7 +240,7 @@ def memory_table() -> None:
     print()
 
 
-def startup_table() -> None:
+def startup_table(_sizes: dict[str, int]) -> None:
     print("Start-up time (targets: import less than 60 ms over bare Python, --help less than 150 ms in total)\n")
 
     def wall(*command: str) -> float:
@@ -246,18 +257,28 @@ def startup_table() -> None:
     print(f"{'moonshim --help':24}{wall('-m', 'moonshim', '--help'):>8.1f} ms in total\n")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+TABLES: Final = {
+    "grammar": grammar_table,
+    "mender": mender_table,
+    "renamed": renamed_table,
+    "crossing": crossing_table,
+    "request": request_table,
+    "memory": memory_table,
+    "startup": startup_table,
+}
+
+
+def main(arguments_given: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="skip the 10 MB inputs")
-    arguments_given = parser.parse_args()
-    sizes = {label: size for label, size in SIZES.items() if size < 5_000_000 or not arguments_given.quick}
-    grammar_table(sizes)
-    mender_table(sizes)
-    renamed_table()
-    crossing_table()
-    request_table()
-    memory_table()
-    startup_table()
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES), help="measure only these")
+    parser.add_argument("--json", type=Path, help="also write the CPU times of all rows to this file, in microseconds")
+    options = parser.parse_args(arguments_given)
+    sizes = {label: size for label, size in SIZES.items() if size < 5_000_000 or not options.quick}
+    for name in options.tables:
+        TABLES[name](sizes)
+    if options.json:
+        options.json.write_bytes(msgspec.json.encode(FIGURES))
 
 
 if __name__ == "__main__":
