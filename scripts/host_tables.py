@@ -156,7 +156,7 @@ def shown(value: Any) -> str:
 
 
 def _numbers(values: tuple[float, ...]) -> str:
-    return " or ".join(f"{value:g}" for value in values)
+    return " or ".join(f"{value:g}" for value in values) or "never"
 
 
 def _table(head: list[str], lines: list[list[str]]) -> str:
