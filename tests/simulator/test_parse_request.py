@@ -183,7 +183,7 @@ def test_an_answer_that_has_been_begun() -> None:
 def test_whether_it_thinks_is_said_as_the_host_reads_it() -> None:
     off = {"thinking": {"type": "disabled"}}
     assert not chat(USER, generation="k2.5", host="moonshot", **off).thinking
-    assert chat(USER, generation="k3", host="moonshot", **off).thinking
+    assert not chat(USER, generation="k3", host="moonshot", **off).thinking
     assert chat(USER, generation="k2.5", host="vllm", **off).thinking
     assert not chat(USER, generation="k3", host="vllm", chat_template_kwargs={"thinking": False}).thinking
     assert not chat(USER, generation="other").thinking

@@ -33,6 +33,12 @@ def arguments_after(name: str, *arguments: str) -> list[str]:
         ("trailing-junk", '{"a": 1}', '{"a": 1} "}} <|im_end|>'),
         ("twice", '{"a": 1}', '{"a": 1}{"a": 1}'),
         ("behind-empty", '{"a": 1}', '{}{"a": 1}'),
+        ("listed", '{"a": [1]}', '[{"a": [1]}]'),
+        ("pairs", '{"a": {"b": 1}}', '"a": {"b": 1}'),
+        ("pairs", "{}", ""),
+        ("values", '{"a": 1, "b": "c"}', '[1,"c"]'),
+        ("values", "{}", "{}"),
+        ("lost", '{"a": 1}', ""),
         ("empty", "{ }", ""),
         ("empty", '{"a": 1}', '{"a": 1}'),
         ("unclosed", '{"a": {"b": 1}}\n', '{"a": {"b": 1}'),
@@ -55,6 +61,8 @@ def test_what_cannot_be_mended_is_marked_so() -> None:
     assert {name for name, fault in ROWS.items() if fault.fatal} == {
         "arguments-cut-off",
         "arguments-garbage",
+        "arguments-lost",
+        "arguments-values",
     }
 
 

@@ -142,6 +142,21 @@ def test_the_whole_arguments_come_again() -> None:
     assert [(call["id"], call["function"]["arguments"]) for call in again] == [(ID, PARIS[1]), (OTHER_ID, LS[1])]
 
 
+def test_the_arguments_of_the_last_call_are_text() -> None:
+    deltas = deltas_of("arguments-in-text", PARIS, LS, text="I look.")
+    last = max(at for at, delta in enumerate(deltas) if delta.get("tool_calls"))
+    assert "".join(functions_of("arguments-in-text", PARIS, LS)) == PARIS[1]
+    assert "".join(delta.get("content", "") for delta in deltas[last:]) == f" {LS[1]}<|tool_call_end|>"
+    message = message_of("arguments-in-content", PARIS, LS, text="I look.")
+    assert message["content"] == f"I look. {LS[1]}<|tool_call_end|>"
+    assert [call["function"]["arguments"] for call in message["tool_calls"]] == [PARIS[1], ""]
+
+
+def test_calls_come_as_one() -> None:
+    assert functions_of("merged-calls", PARIS, LS, field="name") == ["get_weather"]
+    assert "".join(functions_of("merged-calls", PARIS, LS)) == PARIS[1] + LS[1]
+
+
 def test_calls_come_in_one_piece_or_all_at_once() -> None:
     assert functions_of("whole-call", PARIS, LS) == [PARIS[1], LS[1]]
     lists = [delta["tool_calls"] for delta in deltas_of("calls-at-once", PARIS, LS) if delta.get("tool_calls")]

@@ -132,7 +132,13 @@ def test_the_stream_ends_once_twice_or_never() -> None:
     assert frames_of("data-after-done") == [one, two, DONE, two]
 
 
-@pytest.mark.parametrize("name", ["empty-answer", "nonsense", "announced-call"])
+def test_of_calls_that_a_parser_swallows_only_the_tokens_are_left() -> None:
+    whole = payloads_of(ROWS["calls-swallowed"], answer(PARIS, stream=False))
+    assert "tool_calls" not in whole["choices"][0]["message"]
+    assert whole["usage"]["completion_tokens"] == TALLY.completion
+
+
+@pytest.mark.parametrize("name", ["empty-answer", "nonsense", "announced-call", "calls-swallowed"])
 def test_what_was_meant_is_gone_and_nothing_shows_it(name: str) -> None:
     reply = apply_speech(ROWS[name], answer(PARIS))
     assert ROWS[name].lost

@@ -143,6 +143,7 @@ def test_a_whole_answer_can_come_byte_by_byte() -> None:
     [
         ("json-lines", "application/x-ndjson"),
         ("stream-called-json", "application/json"),
+        ("stream-called-text", "text/plain; charset=utf-8"),
         ("not-streamed", "application/json"),
     ],
 )

@@ -81,6 +81,12 @@ def test_names_are_told_in_disguise(name: str, names: list[str], ids: list[str] 
     assert ids is None or [call.id for call in answer.calls] == ids
 
 
+def test_arguments_are_in_the_id() -> None:
+    first, _ = calls_after("arguments-in-id").calls
+    assert first.id == 'functions.get_weather:2 {"city": "Paris"}<|tool_call_end|>'
+    assert (first.name, first.arguments) == ("get_weather", "")
+
+
 def ids_of_calls(sent: Any) -> list[str | None]:
     """Every entry of a call in what is sent, in either dialect: its identifier, or None."""
     if isinstance(sent, list):

@@ -40,6 +40,9 @@ def leaked(name: str, *calls: tuple[str, str], **reply: str) -> HostResponse:
         ("two-sections", f"I look.{BEGIN}{ONE}{END}{BEGIN}{TWO}{END}"),
         ("singular-section", f"I look.<|tool_call_section_begin|>{ONE}{TWO}<|tool_call_section_end|>"),
         ("text-behind-markers", f"{BEGIN}{ONE}{TWO}{END}I look."),
+        ("argument-marker-misspelled", f"I look.{BEGIN}{ONE}{TWO}{END}".replace("_argument_", "_arguments_")),
+        ("id-alone", "I look.\nfunctions.Bash:1"),
+        ("arguments-alone", f'I look.{{"command": "ls"}}{CALLED}'),
     ],
 )
 def test_calls_stand_in_the_text(name: str, text: str) -> None:
@@ -72,6 +75,9 @@ def test_calls_stand_in_the_thought(name: str, reasoning: str, text: str) -> Non
     [
         ("slot-number", "2"),
         ("slot-call-number", "call00002"),
+        ("slot-no-name", ":2"),
+        ("slot-spaced-colon", "functions.get_weather : 2"),
+        ("slot-wide-colon", "functions.get_weather\uff1a2"),
         ("slot-glued", "functionsget_weather2"),
         ("slot-no-colon", "functions.get_weather2"),
         ("slot-underscores", "functions_get_weather_2"),
@@ -87,6 +93,24 @@ def test_the_place_of_the_identifier_goes_on_from_the_history(name: str, slot: s
     earlier = round_of(SimCall("functions.Bash:0", *LS), SimCall("functions.Bash:1", *LS))
     answer = apply_speech(ROWS[name], answer_to(sim_request(history=earlier), PARIS, text=""))
     assert answer.text == f'{BEGIN}{CALL}{slot}{ARGUMENTS}{{"city": "Paris"}}{CALLED}{END}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("no-number", "functions.get_weather" + ARGUMENTS + '{"city": "Paris"}'),
+        ("dots", "functions.get_weather.0" + ARGUMENTS + '{"city": "Paris"}'),
+        ("call-number", "\ncall00000" + ARGUMENTS + '{"city": "Paris"}'),
+        ("spaced", "functions.get_weather:0" + ARGUMENTS + ' \n{"city": "Paris"}'),
+        ("listed", "functions.get_weather:0" + ARGUMENTS + '[{"city": "Paris"}]'),
+        ("unclosed", "functions.get_weather:0" + ARGUMENTS + '{"city": "Paris"'),
+    ],
+)
+def test_a_parser_that_gives_up_has_taken_the_first_markers(name: str, text: str) -> None:
+    answer = leaked(f"swallowed-{name}", PARIS, LS)
+    assert answer.text.startswith(f"I look.{text}{CALLED}{CALL}")
+    assert answer.text.endswith(CALLED + END)
+    assert (answer.calls, answer.finish) == ((), "stop")
 
 
 @pytest.mark.parametrize(
@@ -154,6 +178,8 @@ def test_an_answer_is_cut_off_in_its_last_call(name: str, text: str) -> None:
     answer = leaked(name, PARIS, LS)
     assert (answer.text, answer.finish) == (text, "length")
     assert ROWS[name].fatal
+    ended = leaked(name.replace("cut-off", "end"), PARIS, LS)
+    assert (ended.text, ended.finish) == (text, "stop")
 
 
 def test_tags_of_thoughts_stand_in_the_text() -> None:

@@ -18,6 +18,11 @@ AS_JSON = (
     '<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|><|open|>json type="object"<|sep|>'
     '{"city": "Paris"}<|close|>json<|sep|><|close|>call<|sep|><|close|>tools<|sep|>'
 )
+K2_CALL = '<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>'
+GLUED = (
+    '<|open|>tools<|sep|><|open|>calltool="get_weather"index="1"<|sep|><|open|>argumentkey="city"type="string"<|sep|>'
+    "Paris<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"
+)
 TOOLS = f"<|open|>tools<|sep|>{CALL}<|close|>tools<|sep|>"
 
 
@@ -34,6 +39,15 @@ def leaked(name: str, *calls: tuple[str, str], **reply: str) -> HostResponse:
         ("orphan-response-end-in-content", f"I look.<|close|>response<|sep|>{TOOLS}"),
         ("response-in-content", f"<|open|>response<|sep|>I look.<|close|>response<|sep|>{TOOLS}"),
         ("json", f"I look.{AS_JSON}"),
+        ("name-attribute", f"I look.{TOOLS}".replace(" tool=", " name=")),
+        ("no-tool", f"I look.{TOOLS}".replace(' tool="get_weather"', "")),
+        ("wrong-argument-end", f"I look.{TOOLS}".replace("<|close|>argument", "<|close|>arg")),
+        ("no-key", f"I look.{TOOLS}".replace(' key="city"', "")),
+        ("glued-attributes", f"I look.{GLUED}"),
+        ("k2-calls", f"I look.<|open|>tools<|sep|>{K2_CALL}<|close|>tools<|sep|>"),
+        ("k2", f"I look.<|tool_calls_section_begin|>{K2_CALL}<|tool_calls_section_end|>"),
+        ("ends", f"I look.{TOOLS.partition('ris<')[0]}"),
+        ("ends-in-tag", 'I look.<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"'),
     ],
 )
 def test_calls_stand_in_the_text(name: str, text: str) -> None:

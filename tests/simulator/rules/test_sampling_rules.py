@@ -20,14 +20,19 @@ TEMPERATURE = [
     Case(ask(temperature=None), ALL),
     Case(ask(temperature=1), ALL),
     Case(ask(temperature=1.0), ALL),
-    Case(ask(temperature=0.6), FIXED, only("temperature", "1")),
-    Case(ask(temperature=0), FIXED, only("temperature", "1")),
+    # Moonshot's tests for other hosts expect K2.6 and later to take these while they think.
+    *[Case(ask(temperature=heat), ("k2.6", "k2.7")) for heat in (0, 0.0, 0.6, 1.0)],
+    *[Case(ask(temperature=heat), ("k2.5", *K3), only("temperature", "1")) for heat in (0, 0.6)],
+    *[Case(ask(temperature=heat), FIXED, only("temperature", "1")) for heat in (-0.1, 0.3, 0.7, 2.0)],
     Case(ask(temperature=1.1), FIXED, only("temperature", "1")),
     Case(ask(temperature="1"), FIXED, only("temperature", "1")),
     Case(ask(temperature=True), FIXED, only("temperature", "1")),
     # Without thoughts it is another number.
     Case(ask(temperature=0.6, **OFF), MAY_NOT_THINK),
     Case(ask(temperature=1, **OFF), MAY_NOT_THINK, only("temperature", "0.6")),
+    Case(ask(temperature=0, **OFF), MAY_NOT_THINK, only("temperature", "0.6")),
+    Case(ask(temperature=1, **OFF), K3),
+    Case(ask(temperature=0.6, **OFF), K3, only("temperature", "1")),
     # The first K2 is asked for any.
     Case(ask(temperature=0.3), FREE),
     Case(ask(temperature=0), FREE),

@@ -81,8 +81,8 @@ ROUTER_OFF = {"reasoning": {"enabled": False}}
     ("words", "host", "thinks"),
     [
         ({}, "moonshot", (*THINKING, *K3)),
-        (OFF, "moonshot", ("k2-thinking", "k2.7", *K3)),
-        (OFF, "moonshot-anthropic", ("k2-thinking", "k2.7", *K3)),
+        (OFF, "moonshot", ("k2-thinking", "k2.7")),
+        (OFF, "moonshot-anthropic", ("k2-thinking", "k2.7")),
         (TEMPLATE_OFF, "moonshot", (*THINKING, *K3)),
         (TEMPLATE_OFF, "vllm", ("k2-thinking", "k2.7")),
         (OFF, "vllm", (*THINKING, *K3)),

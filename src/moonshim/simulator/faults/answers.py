@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from moonshim.engine.tokens import estimate_text
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.simulator.fault import Fault, Speech
 from moonshim.simulator.model.demands import demanded_schema, demanded_tool, was_corrected
@@ -40,7 +41,11 @@ def _ignore_choice(*, first: bool) -> Speech:
         is_free = demanded_tool(request) in ("auto", "none") and not is_named
         if is_free or (first and was_corrected(request)):
             return answer
-        return replace(answer, text=_RATHER, calls=(), finish="stop") if answer.calls else answer
+        if not answer.calls:
+            return answer
+        # The model writes no call, so none is charged.
+        counted = replace(answer.tally, completion=answer.tally.reasoning + estimate_text(_RATHER))
+        return replace(answer, text=_RATHER, calls=(), finish="stop", tally=counted)
 
     return speech
 

@@ -76,6 +76,15 @@ def _drop_last_brace(arguments: str) -> str:
     return arguments.rstrip().removesuffix("}")
 
 
+def _drop_braces(arguments: str) -> str:
+    return arguments.strip().removeprefix("{").removesuffix("}")
+
+
+def _list_values(arguments: str) -> str:
+    given = _object(arguments)
+    return _dumps(list(given.values())) if given else arguments
+
+
 def _halve_arguments(arguments: str) -> str:
     return arguments[: max(len(arguments) // 2, 1)]
 
@@ -162,6 +171,16 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "proxies that concatenate the start and the deltas of a Messages block",
     ),
     _row(
+        "listed",
+        "The arguments are a list that contains the object",
+        _each(lambda arguments: f"[{arguments}]"),
+    ),
+    _row(
+        "pairs",
+        "The braces around the arguments are missing",
+        _each(_drop_braces),
+    ),
+    _row(
         "empty",
         "The arguments of a call without arguments are an empty string instead of `{}`",
         _each(_empty_arguments),
@@ -177,6 +196,20 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "cut-off",
         "The token limit cuts off the arguments of the last call",
         _each(_halve_arguments, only_last=True, finish="length"),
+        fatal=True,
+    ),
+    _row(
+        "values",
+        "The arguments are a list of the values, without their keys",
+        _each(_list_values),
+        fatal=True,
+    ),
+    _row(
+        "lost",
+        "The arguments are an empty string, although the tool cannot be called without any",
+        _each(lambda arguments: ""),
+        "MLX-LM, vLLM",
+        wires=("openai_chat",),
         fatal=True,
     ),
     _row(

@@ -26,8 +26,10 @@ from moonshim.simulator.faults.parts import (
     spots_of,
     with_delta,
 )
+from moonshim.simulator.host.markers import CALL_END
 from moonshim.simulator.request import Json
 from moonshim.simulator.response import HostResponse, NativeCall
+from moonshim.simulator.wire.chunking import pieces
 
 __all__ = ["FAULTS"]
 
@@ -198,6 +200,27 @@ def _repeat_in_finish(chunks: list[Json], answer: HostResponse) -> list[Json]:
     ]
 
 
+def _continue_in_text(chunks: list[Json], answer: HostResponse) -> list[Json]:
+    """The parser gave up behind the header of the last call, and what the model writes then is text."""
+    spots = [spot for found in spots_of(chunks) for spot in found]
+    if not spots:
+        return chunks
+    last = spots[-1].call
+    changed = each_entry(chunks, lambda spot: [spot.entry] if spot.call != last or spot.first else [])
+    ends = next((at for at, chunk in enumerate(changed) if finish_of(chunk) is not None), len(changed))
+    text = pieces(f" {spots[-1].arguments}{CALL_END}", answer.cut)
+    return [*changed[:ends], *(carrier(chunks, {"content": piece}) for piece in text), *changed[ends:]]
+
+
+def _continue_in_content(payload: Json, answer: HostResponse) -> Json:
+    message, calls = delta_of(payload), entries_of(payload)
+    if not calls:
+        return payload
+    text = f"{message.get('content') or ''} {calls[-1]['function']['arguments']}{CALL_END}"
+    calls = [*calls[:-1], _with_function(calls[-1], arguments="")]
+    return with_delta(payload, {**message, "content": text, "tool_calls": calls})
+
+
 def _finish_with_last(chunks: list[Json], answer: HostResponse) -> list[Json]:
     ends = next((at for at, chunk in enumerate(chunks) if contents_of(chunk) == {"finish"}), None)
     last = max((at for at, chunk in enumerate(chunks) if entries_of(chunk)), default=None)
@@ -269,6 +292,14 @@ def _repeat_last_call(answer: HostResponse) -> HostResponse:
         return answer
     last = answer.request.history[-1]
     return replace(answer, calls=(NativeCall(answer.calls[0].id, last.name, last.arguments),))
+
+
+def _merge_calls(answer: HostResponse) -> HostResponse:
+    """Everything under the name of the first."""
+    if not answer.calls:
+        return answer
+    arguments = "".join(call.arguments for call in answer.calls)
+    return replace(answer, calls=(replace(answer.calls[0], arguments=arguments),))
 
 
 def _call_unrequested_tool(answer: HostResponse) -> HostResponse:
@@ -380,6 +411,34 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "The final chunk contains every call again, complete",
         "vllm#44098",
         _repeat_in_finish,
+    ),
+    _row(
+        "arguments-in-text",
+        "The arguments of the last call, with its end marker, follow it as text",
+        "vLLM's Rust parser",
+        _continue_in_text,
+        families=("k2",),
+    ),
+    Fault(
+        name="arguments-in-content",
+        group="calls",
+        about="The last call has no arguments, and `content` ends with them and the end marker",
+        seen="vLLM's Rust parser",
+        wires=("openai_chat",),
+        families=("k2",),
+        ways=("whole",),
+        needs="calls",
+        fatal=True,
+        whole=_continue_in_content,
+    ),
+    Fault(
+        name="merged-calls",
+        group="calls",
+        about="Parallel calls arrive as one, with the name of the first and the arguments of all",
+        seen="vLLM's Rust parser, where the model repeats an index",
+        needs="parallel",
+        fatal=True,
+        speech=_merge_calls,
     ),
     _row("whole-call", "A call arrives in a single delta", "cc-switch#4651", _change_entries(_send_whole_call)),
     _row(

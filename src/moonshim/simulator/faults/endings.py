@@ -202,6 +202,11 @@ def _say_nonsense(answer: HostResponse) -> HostResponse:
     return replace(answer, reasoning="", text=_NONSENSE, calls=(), finish="length")
 
 
+def _drop_calls(finish: str) -> Speech:
+    """A parser that cannot read the calls sends nothing of them."""
+    return lambda answer: replace(answer, calls=(), finish=finish)
+
+
 def _announce_call(answer: HostResponse) -> HostResponse:
     if not answer.calls:
         return answer
@@ -231,8 +236,17 @@ FAULTS: Final[tuple[Fault, ...]] = (
     _row(
         "tool-calls-without-calls",
         "The finish reason is `tool_calls`, but the response has no tool calls",
-        "vllm#43155",
-        speech=_finish_as("tool_calls", calls=False),
+        "vllm#43155, MLX-LM",
+        fatal=True,
+        speech=_drop_calls("tool_calls"),
+    ),
+    _row(
+        "calls-swallowed",
+        "The calls are missing without a trace; only the usage counts their tokens",
+        "vLLM, SGLang, MLX-LM",
+        needs="calls",
+        lost=True,
+        speech=_drop_calls("stop"),
     ),
     _row(
         "finish-function-call",

@@ -216,6 +216,12 @@ FAULTS: Final[tuple[Fault, ...]] = (
         headers={"content-type": "application/json"},
     ),
     _row(
+        "stream-called-text",
+        "The stream has the content type `text/plain`",
+        "proxies that do not pass on the content type",
+        headers={"content-type": "text/plain; charset=utf-8"},
+    ),
+    _row(
         "not-streamed",
         "A streaming request gets a complete, non-streaming response",
         "tinyagents#56",

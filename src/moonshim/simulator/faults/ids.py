@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from moonshim.simulator.fault import Fault, Speech
 from moonshim.simulator.host.ids import ID_PROFILES, IdPlace
+from moonshim.simulator.host.markers import CALL_END
 from moonshim.simulator.request import Json
 from moonshim.simulator.response import HostResponse, NativeCall
 
@@ -56,6 +57,13 @@ def _name_in_id(answer: HostResponse) -> HostResponse:
     """The parser has left everything in the id."""
     canonical = _rename_ids(ID_PROFILES["k2"])(answer)
     return _rename_calls(lambda call: "")(canonical)
+
+
+def _arguments_in_id(answer: HostResponse) -> HostResponse:
+    """The parser looked for a marker before the arguments that the model did not write."""
+    named = _rename_ids(ID_PROFILES["k2"])(answer)
+    calls = (replace(call, id=f"{call.id} {call.arguments}{CALL_END}", arguments="") for call in named.calls)
+    return replace(named, calls=tuple(calls))
 
 
 # --- missing ids -----------------------------------------------------------------------------------------------------
@@ -145,4 +153,12 @@ FAULTS: Final[tuple[Fault, ...]] = (
         _rename_calls(lambda call: f"functions_{call.name}"),
     ),
     _row("name-in-id", "The tool name is empty and appears only in the id", "forgecode#1141", _name_in_id),
+    _row(
+        "arguments-in-id",
+        "The arguments of a call and its end marker are in its id",
+        "vLLM's Python parser, where the model writes no marker before the arguments",
+        _arguments_in_id,
+        wires=("openai_chat",),
+        families=("k2",),
+    ),
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from moonshim.simulator.fault import Fault, Speech
 from moonshim.simulator.faults.leaking import (
+    Write,
     add_leak,
     empty_list,
     empty_lists,
@@ -27,7 +28,7 @@ from moonshim.simulator.host.markers import (
     k2_call,
     k2_section,
 )
-from moonshim.simulator.host.slots import SLOTS
+from moonshim.simulator.host.slots import SLOTS, canonical
 from moonshim.simulator.request import SimCall
 from moonshim.simulator.response import HostResponse
 
@@ -35,6 +36,7 @@ __all__ = ["FAULTS"]
 
 _WORD: Final = re.compile(r"\s*\S+\s*\Z|\s*\S+|\s+")
 _SINGULAR: Final = ("<|tool_call_section_begin|>", "<|tool_call_section_end|>")
+_MISSPELLED: Final = "<|tool_call_arguments_begin|>"
 
 
 # --- section formats -------------------------------------------------------------------------------------------------
@@ -64,6 +66,25 @@ def _write_singular(calls: Sequence[SimCall]) -> str:
 def _write_spaced(calls: Sequence[SimCall]) -> str:
     written = "\n".join(f"{CALL_BEGIN} {call.id} {ARGUMENT_BEGIN}\n{call.arguments}\n{CALL_END}" for call in calls)
     return f"\n{SECTION_BEGIN}\n{written}\n{SECTION_END}\n"
+
+
+def _misspell_argument_begin(calls: Sequence[SimCall]) -> str:
+    written = (f"{CALL_BEGIN}{call.id}{_MISSPELLED}{call.arguments}{CALL_END}" for call in calls)
+    return SECTION_BEGIN + "".join(written) + SECTION_END
+
+
+def _swallow_start(calls: Sequence[SimCall]) -> str:
+    """vLLM's Rust parser takes the first markers before it reads the header; when it gives up, the rest is text."""
+    return k2_section(calls).removeprefix(SECTION_BEGIN + CALL_BEGIN)
+
+
+def _swallow_start_of_line(calls: Sequence[SimCall]) -> str:
+    return "\n" + _swallow_start(calls)
+
+
+def _with_arguments(change: Callable[[str], str], write: Write) -> Write:
+    """The model writes the arguments of each call in another way."""
+    return lambda calls: write([replace(call, arguments=change(call.arguments)) for call in calls])
 
 
 def _write_sections(calls: Sequence[SimCall]) -> str:
@@ -134,23 +155,36 @@ def _leak_all_to_reasoning(answer: HostResponse) -> HostResponse:
     return replace(add_leak(answer, raw, into="reasoning"), text="")
 
 
-def _cut_in_arguments(answer: HostResponse) -> HostResponse:
+def _cut_in_arguments(finish: str) -> Speech:
     """The last call stops in the middle of its arguments."""
-    calls = raw_calls(answer)
-    if not calls:
-        return answer
-    partial = calls[-1].arguments[: len(calls[-1].arguments) // 2]
-    raw = SECTION_BEGIN + _write_bare(calls[:-1]) + CALL_BEGIN + calls[-1].id + ARGUMENT_BEGIN + partial
-    return add_leak(answer, raw, finish="length")
+
+    def speech(answer: HostResponse) -> HostResponse:
+        calls = raw_calls(answer)
+        if not calls:
+            return answer
+        partial = calls[-1].arguments[: len(calls[-1].arguments) // 2]
+        raw = SECTION_BEGIN + _write_bare(calls[:-1]) + CALL_BEGIN + calls[-1].id + ARGUMENT_BEGIN + partial
+        return add_leak(answer, raw, finish=finish)
+
+    return speech
 
 
-def _cut_in_id(answer: HostResponse) -> HostResponse:
+def _cut_in_id(finish: str) -> Speech:
     """The last call stops before its name is known."""
-    calls = raw_calls(answer)
-    if not calls:
-        return answer
-    partial = calls[-1].id[: len(calls[-1].id) // 2]
-    return add_leak(answer, SECTION_BEGIN + _write_bare(calls[:-1]) + CALL_BEGIN + partial, finish="length")
+
+    def speech(answer: HostResponse) -> HostResponse:
+        calls = raw_calls(answer)
+        if not calls:
+            return answer
+        partial = calls[-1].id[: len(calls[-1].id) // 2]
+        return add_leak(answer, SECTION_BEGIN + _write_bare(calls[:-1]) + CALL_BEGIN + partial, finish=finish)
+
+    return speech
+
+
+def _leave_of_last(write: Callable[[SimCall], str]) -> Speech:
+    """Nothing is left of the calls but a part of the last one."""
+    return lambda answer: add_leak(answer, write(raw_calls(answer)[-1])) if answer.calls else answer
 
 
 # --- reasoning -------------------------------------------------------------------------------------------------------
@@ -178,6 +212,8 @@ _SLOTTED: Final = {
     "number": ("a number", "sglang#23950, vllm#46127"),
     "call-number": ("`call00003`", "sglang#25362"),
     "call-hex": ("`call_` plus hex digits", "Kimi-K2-Instruct on Hugging Face, discussion 48"),
+    "toolu": ("`toolu_` plus hex digits", ""),
+    "no-name": ("a colon and a number", ""),
     "glued": ("`functionsexec5`", "sglang#21377"),
     "no-colon": ("`functions.exec5`", "sglang#21377"),
     "underscores": ("`functions_get_weather_1`", "exo#2281"),
@@ -185,9 +221,30 @@ _SLOTTED: Final = {
     "no-number": ("`functions.exec`", ""),
     "name-colon": ("`search:0`", "Moonshot's ids, sent to a self-hosted model"),
     "name-underscore": ("`Bash_0`", "K3's ids, sent to a self-hosted model"),
+    "spaced-colon": ("`functions.search : 0`", ""),
+    "wide-colon": ("`functions.search\uff1a0`, with a full-width colon", ""),
     "newline": ("a name with a line break in it", "vllm#38441"),
     "white-space": ("correct but surrounded by white space", "vllm#38441"),
 }
+
+_RUST: Final = "vLLM's Rust parser"
+_SWALLOWED: Final[dict[str, tuple[str, Write, str]]] = {
+    "no-number": ("the id has no number", _swallow_start, "no-number"),
+    "dots": ("the id is `functions.exec.5`", _swallow_start, "dots"),
+    "call-number": ("the id is `call00003`", _swallow_start_of_line, "call-number"),
+    "spaced": (
+        "white space comes before the arguments",
+        _with_arguments(lambda given: f" \n{given}", _swallow_start),
+        "",
+    ),
+    "listed": ("the arguments are in a list", _with_arguments(lambda given: f"[{given}]", _swallow_start), ""),
+    "unclosed": (
+        "the last brace of the arguments is missing",
+        _with_arguments(lambda given: given.rstrip().removesuffix("}"), _swallow_start),
+        "",
+    ),
+}
+"""Why the parser gives up after it has taken the first markers; how the calls are written, and with which slot."""
 
 FAULTS: Final[tuple[Fault, ...]] = (
     _row("markers-in-content", "Tool calls leak into `content` as raw markers", leak(k2_section)),
@@ -303,15 +360,53 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "vllm#32146",
     ),
     _row(
+        "argument-marker-misspelled",
+        "Tool calls leak into `content` with `<|tool_call_arguments_begin|>`: `arguments` instead of `argument`",
+        leak(_misspell_argument_begin),
+    ),
+    *(
+        _row(
+            f"swallowed-{name}",
+            f"The parser gives up after it has taken the first markers, because {why}: the rest leaks into `content`",
+            leak(write, slot=SLOTS.get(slot, canonical)),
+            _RUST,
+        )
+        for name, (why, write, slot) in _SWALLOWED.items()
+    ),
+    _row(
         "markers-cut-off",
         "The token limit cuts off a leaked call in its arguments",
-        _cut_in_arguments,
+        _cut_in_arguments("length"),
         fatal=True,
     ),
     _row(
         "markers-cut-off-in-slot",
         "The token limit cuts off a leaked call in its id",
-        _cut_in_id,
+        _cut_in_id("length"),
+        fatal=True,
+    ),
+    _row(
+        "markers-end",
+        "The response ends in the arguments of a leaked call, although the token limit was not reached",
+        _cut_in_arguments("stop"),
+        fatal=True,
+    ),
+    _row(
+        "markers-end-in-slot",
+        "The response ends in the id of a leaked call, although the token limit was not reached",
+        _cut_in_id("stop"),
+        fatal=True,
+    ),
+    _row(
+        "id-alone",
+        "All that is left of the calls is the id of the last, alone on the last line of `content`",
+        _leave_of_last(lambda call: f"\n{call.id}"),
+        fatal=True,
+    ),
+    _row(
+        "arguments-alone",
+        "All that is left of the calls in `content` is the arguments of the last, and its end marker",
+        _leave_of_last(lambda call: call.arguments + CALL_END),
         fatal=True,
     ),
     _row(

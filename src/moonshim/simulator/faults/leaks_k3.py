@@ -9,14 +9,26 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moonshim.simulator.fault import Fault, Speech
-from moonshim.simulator.faults.leaking import add_leak, empty_list, empty_lists, ending, leak, leak_half, raw_calls
-from moonshim.simulator.host.markers import k3_close, k3_open, k3_tools
+from moonshim.simulator.faults.leaking import (
+    Write,
+    add_leak,
+    empty_list,
+    empty_lists,
+    ending,
+    leak,
+    leak_half,
+    raw_calls,
+)
+from moonshim.simulator.host.markers import k2_call, k2_section, k3_call, k3_close, k3_open, k3_tools
 from moonshim.simulator.request import SimCall
 from moonshim.simulator.response import HostResponse
 
 __all__ = ["FAULTS"]
 
 _MESSAGE_END: Final = k3_close("message") + "<|end_of_msg|>"
+_TOOL: Final = re.compile(r' tool="[^"]*"')
+_KEY: Final = re.compile(r'(<\|open\|>argument) key="[^"]*"')
+_ATTRIBUTE: Final = re.compile(r'(?<=<\|open\|>)(call|argument)( \w+="[^"]*")+(?=<\|sep\|>)')
 _TAG: Final = re.compile(r"(<\|(?:open|close)\|>)(?=(?:think|response|tools|call|argument|message)\b)")
 
 
@@ -38,6 +50,21 @@ def _as_json(calls: Sequence[SimCall]) -> str:
 
 def _omit_tools_end(calls: Sequence[SimCall]) -> str:
     return k3_tools(calls).removesuffix(k3_close("tools"))
+
+
+def _write_each(write: Callable[[str], str]) -> Write:
+    """The model writes each call in another way."""
+    return lambda calls: (
+        k3_open("tools") + "".join(write(k3_call(call, at)) for at, call in enumerate(calls, 1)) + k3_close("tools")
+    )
+
+
+def _glue_attributes(call: str) -> str:
+    return _ATTRIBUTE.sub(lambda found: found.group().replace('" ', '"').replace(" ", "", 1), call)
+
+
+def _write_k2_calls(calls: Sequence[SimCall]) -> str:
+    return k3_open("tools") + "".join(map(k2_call, calls)) + k3_close("tools")
 
 
 def _after_response(calls: Sequence[SimCall]) -> str:
@@ -124,22 +151,29 @@ def _inline_reasoning(answer: HostResponse) -> HostResponse:
 # --- calls that are cut, lost, or not requested ----------------------------------------------------------------------
 
 
-def _cut_in_argument(answer: HostResponse) -> HostResponse:
+def _cut_in_argument(finish: str) -> Speech:
     """The last call stops in the middle of its last argument, or right after its opening tag if it has none."""
-    if not answer.calls:
-        return answer
-    whole = k3_tools(raw_calls(answer)).removesuffix(k3_close("call") + k3_close("tools"))
-    whole = whole.removesuffix(k3_close("argument"))
-    value = whole.rindex("<|sep|>") + len("<|sep|>")
-    return add_leak(answer, whole[: (value + len(whole)) // 2], finish="length")
+
+    def speech(answer: HostResponse) -> HostResponse:
+        if not answer.calls:
+            return answer
+        whole = k3_tools(raw_calls(answer)).removesuffix(k3_close("call") + k3_close("tools"))
+        whole = whole.removesuffix(k3_close("argument"))
+        value = whole.rindex("<|sep|>") + len("<|sep|>")
+        return add_leak(answer, whole[: (value + len(whole)) // 2], finish=finish)
+
+    return speech
 
 
-def _cut_in_tag(answer: HostResponse) -> HostResponse:
-    if not answer.calls:
-        return answer
-    *others, last = raw_calls(answer)
-    tag = k3_open("call", tool=last.name, index=str(len(answer.calls))).removesuffix("<|sep|>")
-    return add_leak(answer, k3_tools(others).removesuffix(k3_close("tools")) + tag, finish="length")
+def _cut_in_tag(finish: str) -> Speech:
+    def speech(answer: HostResponse) -> HostResponse:
+        if not answer.calls:
+            return answer
+        *others, last = raw_calls(answer)
+        tag = k3_open("call", tool=last.name, index=str(len(answer.calls))).removesuffix("<|sep|>")
+        return add_leak(answer, k3_tools(others).removesuffix(k3_close("tools")) + tag, finish=finish)
+
+    return speech
 
 
 def _drop_last_call(answer: HostResponse) -> HostResponse:
@@ -233,6 +267,38 @@ FAULTS: Final[tuple[Fault, ...]] = (
     ),
     _row("json", "Tool calls leak into `content` with all arguments in one `json` element", leak(_as_json)),
     _row(
+        "name-attribute",
+        "Tool calls leak into `content`, and their attribute is `name` instead of `tool`",
+        leak(_write_each(lambda call: call.replace(" tool=", " name=", 1))),
+    ),
+    _row(
+        "no-tool",
+        "Tool calls leak into `content`, and no attribute names the tool",
+        leak(_write_each(lambda call: _TOOL.sub("", call, count=1))),
+    ),
+    _row(
+        "glued-attributes",
+        "Tool calls leak into `content`, and there is no space before their attributes",
+        leak(_write_each(_glue_attributes)),
+    ),
+    _row(
+        "wrong-argument-end",
+        "Tool calls leak into `content`, and their arguments end with the tag `arg`",
+        leak(_write_each(lambda call: call.replace(k3_close("argument"), k3_close("arg")))),
+    ),
+    _row(
+        "no-key",
+        "Tool calls leak into `content`, and their arguments have no key",
+        leak(_write_each(lambda call: _KEY.sub(r"\1", call))),
+        fatal=True,
+    ),
+    _row(
+        "k2-calls",
+        "Tool calls leak into `content` in the `tools` tag, but with the markers of K2",
+        leak(_write_k2_calls),
+    ),
+    _row("k2", "Tool calls leak into `content` with the markers of K2", leak(k2_section)),
+    _row(
         "and-native",
         "Each call arrives twice: as XTML in `content`, and as a native tool call",
         leak(k3_tools, finish="tool_calls", native=True),
@@ -255,14 +321,26 @@ FAULTS: Final[tuple[Fault, ...]] = (
     _row(
         "cut-off",
         "The token limit cuts off a leaked call",
-        _cut_in_argument,
+        _cut_in_argument("length"),
         fatal=True,
     ),
     _row(
         "cut-off-in-tag",
         "The token limit cuts off a leaked call in its opening tag",
-        _cut_in_tag,
+        _cut_in_tag("length"),
         "a vLLM test",
+        fatal=True,
+    ),
+    _row(
+        "ends",
+        "The response ends in an argument of a leaked call, although the token limit was not reached",
+        _cut_in_argument("stop"),
+        fatal=True,
+    ),
+    _row(
+        "ends-in-tag",
+        "The response ends in the opening tag of a leaked call, although the token limit was not reached",
+        _cut_in_tag("stop"),
         fatal=True,
     ),
     _row(

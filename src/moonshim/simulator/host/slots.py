@@ -39,6 +39,8 @@ SLOTS: Final[dict[str, Slot]] = {
     "number": lambda place: f"{place.number}",
     "call-number": lambda place: f"call{place.number:05}",
     "call-hex": lambda place: f"call_{fingerprint(place.seed, place.number)[:24]}",
+    "toolu": lambda place: f"toolu_{fingerprint(place.seed, place.number)[:24]}",
+    "no-name": lambda place: f":{place.number}",
     "glued": lambda place: f"functions{place.name}{place.number}",
     "no-colon": lambda place: f"functions.{place.name}{place.number}",
     "underscores": lambda place: f"functions_{place.name}_{place.number}",
@@ -46,7 +48,9 @@ SLOTS: Final[dict[str, Slot]] = {
     "no-number": lambda place: f"functions.{place.name}",
     "name-colon": lambda place: f"{place.name}:{place.number}",
     "name-underscore": lambda place: f"{place.name}_{place.number}",
+    "spaced-colon": lambda place: f"functions.{place.name} : {place.number}",
+    "wide-colon": lambda place: f"functions.{place.name}\uff1a{place.number}",
     "newline": lambda place: f"functions.\n{place.name}:{place.number}",
     "white-space": lambda place: f"\nfunctions.{place.name}:{place.number} \n",
 }
-"""Every wrong form that was seen, by name. The first three do not contain the tool's name."""
+"""Every wrong form that was seen, by name. The first five do not contain the tool's name."""

@@ -31,6 +31,9 @@ LIFETIMES: Final = {"5m": 300.0, "1h": 3600.0}
 """In seconds, from the last request that read or wrote a block. The first is the default."""
 _CHARACTERS: Final = 4
 """About as many characters as a token has: what is known of a prompt is compared before it is counted."""
+_ANSWER_START: Final = 3
+"""The tokens of `<|open|>think<|sep|>`, with which the answer of K3 begins (Kimi-Vendor-Verifier,
+testdata/prompt_token_cases)."""
 _CAPACITY: Final = 1 << 17
 _MARKER: Final = re.compile(r"<\|[a-z0-9_]+\|>|</?think>")
 
@@ -102,8 +105,12 @@ class Counter:
     def count_prompt(self, request: SimRequest, *, renamed: bool = False) -> int:
         """The tokens of the prompt alone; nothing is remembered."""
         if self._tokenizer is None or not self._tokenizer.knows(request.generation):
-            return tokens_of(render_prompt(request, renamed=renamed))
-        return self._tokenizer.count_prompt(request, renamed=renamed)
+            total = tokens_of(render_prompt(request, renamed=renamed))
+        else:
+            total = self._tokenizer.count_prompt(request, renamed=renamed)
+        # Moonshot's own API, which renames ids, counts what comes before the answer of K3 begins.
+        is_begun = bool(request.turns) and request.turns[-1].partial
+        return total - _ANSWER_START if renamed and request.family == "k3" and not is_begun else total
 
     def _count(self, text: str, request: SimRequest) -> int:
         if self._tokenizer is None or not self._tokenizer.knows(request.generation):

@@ -27,6 +27,10 @@ class GenerationRules(Struct, frozen=True, kw_only=True):
     reads_thinking: bool = False
     """`thinking` is validated; elsewhere the platform ignores it, like any unknown field."""
     fixed_sampling: bool = True
+    temperatures: tuple[float, ...] = (1,)
+    """Those allowed while it thinks, if the sampling is fixed. The first is the one that a refusal names."""
+    plain_temperature: float = 0.6
+    """The one that is allowed while it does not think."""
     no_logprobs: bool = False
     keeps: bool = False
     """`thinking.keep` is supported."""
@@ -62,6 +66,19 @@ class HostRules(Struct, frozen=True, kw_only=True):
     """Which of `thinking.type`, `chat_template_kwargs.thinking` and `reasoning.enabled` have an effect."""
 
 
+# Moonshot's tests for other hosts (Kimi-Vendor-Verifier, tests/params) expect these to be accepted, and 1.1 not.
+_TESTED: Final = (1, 0.6, 0)
+# K3's documentation has no `thinking`. It is accepted with any value; `disabled` leaves the effort and the reasoning
+# out of the prompt (Kimi-Vendor-Verifier, tests/k3_features), and `reasoning` of a router has no effect.
+_K3: Final = GenerationRules(
+    family="k3",
+    may_not_think=True,
+    template_may_not_think=True,
+    plain_temperature=1,
+    no_logprobs=True,
+    keeps=True,
+    most_tokens=1_048_576,
+)
 GENERATIONS: Final[dict[str, GenerationRules]] = {
     "k2": GenerationRules(thinks=False, may_not_think=True, fixed_sampling=False),
     "k2-thinking": GenerationRules(reads_thinking=True, fixed_sampling=False, needs_reasoning=True),
@@ -79,15 +96,11 @@ GENERATIONS: Final[dict[str, GenerationRules]] = {
         one_switch=True,
         needs_reasoning=True,
         keeps=True,
+        temperatures=_TESTED,
     ),
-    "k2.7": GenerationRules(reads_thinking=True, needs_reasoning=True, keeps=True),
-    # K3's documentation has no `thinking`. It was seen to be accepted with any value, and to change nothing.
-    "k3": GenerationRules(
-        family="k3", template_may_not_think=True, no_logprobs=True, keeps=True, most_tokens=1_048_576
-    ),
-    "k3.1": GenerationRules(
-        family="k3", template_may_not_think=True, no_logprobs=True, keeps=True, most_tokens=1_048_576
-    ),
+    "k2.7": GenerationRules(reads_thinking=True, needs_reasoning=True, keeps=True, temperatures=_TESTED),
+    "k3": _K3,
+    "k3.1": _K3,
     "other": GenerationRules(family="other", thinks=False, may_not_think=True, fixed_sampling=False),
 }
 _ANY_REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details")

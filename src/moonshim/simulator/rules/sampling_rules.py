@@ -22,7 +22,7 @@ def check_sampling(body: Json, of: Contract, thinking: bool) -> Iterator[Objecti
     """Omitting a parameter is always valid; `null` counts as omitted."""
     if not of.moonshots:
         return
-    yield from _check_fixed(body, thinking) if of.generation.fixed_sampling else _check_ranges(body)
+    yield from _check_fixed(body, of, thinking) if of.generation.fixed_sampling else _check_ranges(body)
     if not of.generation.no_logprobs:
         return
     if body.get("logprobs") not in (None, False):
@@ -36,20 +36,20 @@ def check_messages_sampling(body: Json, of: Contract, thinking: bool) -> Iterato
         yield found if of.host.samples_messages else msgspec.structs.replace(found, ours=True)
 
 
-def _check_fixed(body: Json, thinking: bool) -> Iterator[Objection]:
-    # Two sources disagree about K2.6 and later while thinking: a list in Moonshot's tests for other hosts allows 0 and
-    # 0.6 beside 1, but its documentation and every refusal that was seen allow only 1. Only 1 passes here, which is
-    # valid by both.
-    allowed = {
-        "temperature": 1 if thinking else 0.6,
-        "top_p": 0.95,
-        "n": 1,
-        "presence_penalty": 0,
-        "frequency_penalty": 0,
+def _check_fixed(body: Json, of: Contract, thinking: bool) -> Iterator[Objection]:
+    # Two sources disagree about K2.6 and later while thinking: Moonshot's tests for other hosts expect 0 and 0.6 to
+    # pass beside 1, but its documentation and every refusal that was seen name only 1.
+    generation = of.generation
+    allowed: dict[str, tuple[float, ...]] = {
+        "temperature": generation.temperatures if thinking else (generation.plain_temperature,),
+        "top_p": (0.95,),
+        "n": (1,),
+        "presence_penalty": (0,),
+        "frequency_penalty": (0,),
     }
-    for name, only in allowed.items():
-        if body.get(name) is not None and (not is_number(body[name]) or body[name] != only):
-            yield Objection(f"invalid {name}: only {only} is allowed for this model")
+    for name, values in allowed.items():
+        if body.get(name) is not None and (not is_number(body[name]) or body[name] not in values):
+            yield Objection(f"invalid {name}: only {values[0]} is allowed for this model")
 
 
 def _check_ranges(body: Json) -> Iterator[Objection]:

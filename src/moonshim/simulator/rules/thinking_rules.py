@@ -26,7 +26,7 @@ def will_think(body: Json, of: Contract) -> bool:
     if "thinking" in heeded and field(body, "thinking", "type") == "disabled":
         return not generation.may_not_think
     if "reasoning" in heeded and field(body, "reasoning", "enabled") is False:
-        return not generation.may_not_think
+        return not generation.may_not_think or generation.family == "k3"
     return True
 
 
@@ -58,7 +58,7 @@ def _thinking(thinking: Any, of: Contract, model: Any) -> Iterator[Objection]:
     if not isinstance(thinking, dict) or kind not in ("enabled", "disabled"):
         yield Objection("invalid thinking: type must be enabled or disabled", ours=passed_over)
         return
-    if kind == "disabled" and not of.generation.may_not_think:
+    if kind == "disabled" and (passed_over or not of.generation.may_not_think):
         yield Objection("invalid thinking: only type=enabled is allowed for this model", ours=passed_over)
     keep = thinking.get("keep")
     if keep is not None and not of.generation.keeps:
