@@ -20,6 +20,7 @@ BREAKING: Final = ONCE - {"pause"}
 """Nobody can mend these."""
 SAID_ANYWHERE: Final = frozenset({"think-never-closed", "xtml-think-never-closed", "xtml-reasoning-in-content"})
 """Nothing in these answers tells where the thoughts end."""
+ASKED_AGAIN: Final = "stops-after-thinking"
 THOUGHT_OTHERWISE: Final = frozenset({"empty-reasoning", "foreign-reasoning"})
 """What was thought is not told."""
 
@@ -67,7 +68,11 @@ def _told(seen: Sequence[RecordedRequest]) -> dict[int, _Told]:
     for one in seen:
         if one.request is not None and one.intended is not None:
             calls = [(call.name, json.loads(call.arguments)) for call in one.intended.calls]
-            found[_number(one.request)] = _Told(one.intended.text, one.intended.reasoning, calls, one.faults)
+            number, thoughts = _number(one.request), one.intended.reasoning
+            if number in found and ASKED_AGAIN in found[number].faults:
+                # What was thought in front of an answer that never came has been passed on.
+                thoughts = found[number].thoughts + thoughts
+            found[number] = _Told(one.intended.text, thoughts, calls, one.faults)
     return found
 
 
@@ -150,8 +155,10 @@ def _wrong_turns(question: SimRequest, answers: Sequence[Message]) -> Iterator[s
             yield f"said {turn.text!r} instead of {_text(answer)!r}"
         # K2.5 reads no thoughts of messages without calls.
         wanted = bool(turn.calls) and question.family != "other" and question.thinking
-        if wanted and (turn.reasoning or "").strip() != _thoughts(answer).strip():
-            yield f"thought {turn.reasoning!r} instead of {_thoughts(answer)!r}"
+        # Chat has one field for what was thought before and after an answer was asked for again.
+        thoughts = [part.text.strip() for part in answer.parts if isinstance(part, Reasoning)]
+        if wanted and (turn.reasoning or "").strip() not in ("".join(thoughts), "\n".join(thoughts)):
+            yield f"thought {turn.reasoning!r} instead of {thoughts!r}"
 
 
 def _wrong_ids(question: SimRequest, behaviour: str) -> Iterator[str]:

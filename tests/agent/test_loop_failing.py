@@ -104,6 +104,76 @@ def test_a_call_that_was_cut_off_is_not_run() -> None:
     run(test())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("nonsense", "the arguments of this call are not valid JSON: nonsense. Nothing was run"),
+        ('{"path": "a', "cut off before the arguments of this call were complete. Nothing was run"),
+        ('{"path": "a"]}', "the arguments of this call are not valid JSON: ]}. Nothing was run"),
+    ],
+)
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic"])
+def test_malformed_arguments_do_not_end_the_run(dialect: Any, arguments: str, says: str) -> None:
+    async def test() -> None:
+        script = [called(("look", arguments), text="I look."), called(("look", '{"path": "b"}')), said("Seen.")]
+        async with talk(script, [look]) as one:
+            one.agent.provider = one.provider.with_(dialect=dialect)
+            steps = await steps_of(one.agent.run_stream("Look"))
+            assert ending(steps).reason == "answered"
+            assert [step.call.arguments for step in steps if isinstance(step, ToolStarted)] == ['{"path": "b"}']
+            malformed, seen = results_in(one.agent.history)
+            assert says in malformed
+            assert seen == "seen b"
+            check_can_go_on(one.agent.history)
+            assert one.server.refusals == []
+
+    run(test())
+
+
+@pytest.mark.parametrize("malformed", [0, 1, 2])
+def test_the_calls_before_the_last_are_run(malformed: int) -> None:
+    async def test() -> None:
+        calls = [("look", f'{{"path": "{number}"}}') for number in range(3)]
+        calls[malformed] = ("look", "nonsense")
+        async with talk([called(*calls), said()], [look]) as one:
+            assert ending(await steps_of(one.agent.run_stream("Look"))).reason == "answered"
+            results = results_in(one.agent.history)
+            assert "not valid JSON: nonsense" in results[malformed]
+            for number in {0, 1} - {malformed}:
+                assert results[number] == f"seen {number}"
+            if malformed != 2:  # nothing shows that the last call is complete
+                assert "arguments of another call in the same response are malformed" in results[2]
+            check_can_go_on(one.agent.history)
+            assert one.server.refusals == []
+
+    run(test())
+
+
+def test_a_model_that_writes_nothing_but_malformed_arguments_ends_the_run() -> None:
+    async def test() -> None:
+        script = [called(("look", f"nonsense {number}")) for number in range(9)]
+        async with talk(script, [look], repeats=0) as one:
+            last = ending(await steps_of(one.agent.run_stream("Look")))
+            assert last.reason == "failed"
+            assert "not valid JSON" in last.detail
+            assert len(results_in(one.agent.history)) == 2
+            check_can_go_on(one.agent.history)
+            # The next run may try as often again.
+            assert ending(await steps_of(one.agent.retry_stream())).reason == "failed"
+            assert len(results_in(one.agent.history)) == 4
+
+    run(test())
+
+
+def test_malformed_arguments_are_counted_in_a_row() -> None:
+    async def test() -> None:
+        script = [called(("look", "nonsense" if number % 3 else f'{{"path": "{number}"}}')) for number in range(9)]
+        async with talk([*script, said()], [look], repeats=0) as one:
+            assert ending(await steps_of(one.agent.run_stream("Look"))).reason == "answered"
+
+    run(test())
+
+
 def _short() -> Sampling:
     return Sampling(max_tokens=20)
 

@@ -31,6 +31,8 @@ __all__ = ["Agent", "AgentBusy", "AgentStopped", "Answers"]
 _LOST: Final = "Error: no result. The program ended while this tool was running, or before it started."
 _SAYING_NOTHING: Final = 2
 """How often in a row a model may answer with nothing, or with reasoning alone, before it is a failure. K2 does."""
+_MALFORMED: Final = 3
+"""How many responses in a row may have malformed arguments. The last of them is a failure."""
 _CLOSING_SECONDS: Final = 10.0
 
 
@@ -289,7 +291,7 @@ class Agent:
         return []
 
     async def _rounds(self, turn: _Turn) -> AsyncGenerator[Step, None]:
-        number, nothing = 0, 0
+        number, nothing, malformed = 0, 0, 0
         repeating = Repeating(self._repeats)
         while self._rounds_bound < 0 or number < self._rounds_bound:
             number += 1
@@ -303,7 +305,8 @@ class Agent:
             answer, turn.answer = turn.answer, None
             assert answer is not None
             turn.usage = add_usage(turn.usage, answer.usage)
-            if answer.failure is not None:
+            malformed = malformed + 1 if answer.is_malformed else 0
+            if answer.failure is not None and not 0 < malformed < _MALFORMED:
                 turn.ended = RunEnded("failed", detail=answer.failure)
                 return
             message = answer.message(self.history.messages)
@@ -322,7 +325,7 @@ class Agent:
             if not calls:
                 turn.ended = RunEnded("answered", message, _CUT.get(answer.reason, ""))
                 return
-            pending = PendingCalls(calls, self.tools, self._limits, answer.incomplete_calls(message), repeating)
+            pending = PendingCalls(calls, self.tools, self._limits, answer.errors(message), repeating)
             async with aclosing(self._use_tools(turn, pending)) as steps:
                 async for step in steps:
                     yield step

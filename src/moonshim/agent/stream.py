@@ -241,7 +241,14 @@ class _Attempts:
         try:
             while not over or exchange.pending is not None:
                 if not over:
-                    over = await self._feed_next(answer)
+                    data = await self._read_next(answer)
+                    if data == b"" and exchange.wants_retry and (second := await self._ask_again()) is not None:
+                        answer.close()
+                        answer = second
+                        continue
+                    over = not data
+                    if data is not None:
+                        self._feed(data)
                 elif (following := await self._start_round(answer)) is not None:
                     answer, over = following, False
                 repairs = exchange.stream.repairs
@@ -256,19 +263,40 @@ class _Attempts:
         finally:
             answer.close()
 
-    async def _feed_next(self, answer: UpstreamResponse) -> bool:
-        """Feed what the host sends next to the exchange. True: that was all."""
+    async def _read_next(self, answer: UpstreamResponse) -> bytes | None:
+        """What the host sends next; nothing at the end. None: the connection broke, and the response has failed."""
         exchange = self.question.exchange
         try:
-            data = await self._read_more(answer)
+            return await self._read_more(answer)
         except UpstreamError as error:
+            if exchange.has_ended and exchange.wants_retry:
+                return b""  # all of the answer came
             exchange.fail(problem_of(error))
-            return True
+            return None
+
+    def _feed(self, data: bytes) -> None:
+        exchange = self.question.exchange
         if data:
             exchange.feed(data)
         else:
             exchange.end()
-        return not data
+
+    async def _ask_again(self) -> UpstreamResponse | None:
+        """The model's answer is to blame for a failure: the response to the same request, sent once more, at once.
+
+        None: there is none, and the failure ends the response.
+        """
+        question, exchange = self.question, self.question.exchange
+        self._attempts += 1
+        try:
+            second = await question.upstream().open(question.build_call(exchange.prepared.body, exchange.headers))
+        except UpstreamError:
+            return None
+        if not 200 <= second.status <= 299:
+            second.close()
+            return None
+        exchange.start_retry(second.headers.get("content-type"))
+        return second
 
     async def _start_round(self, answer: UpstreamResponse) -> UpstreamResponse | None:
         """The response is not what was demanded: tell the model what is wrong, and return the response to that.

@@ -48,10 +48,10 @@ class PendingCalls:
         calls: Sequence[ToolCall] = (),
         tools: Mapping[str, AgentTool] | None = None,
         limits: ToolLimits = ToolLimits(),  # noqa: B008 - a frozen value
-        cut_off: frozenset[str] = frozenset(),
+        errors: Mapping[str, str] = {},
         repeating: Repeating | None = None,
     ) -> None:
-        """`cut_off`: those with incomplete arguments; `repeating` counts repeated calls."""
+        """`errors`: what is wrong with a call, by its id; `repeating` counts repeated calls."""
         self._calls = calls
         self._limits = limits
         self._results: dict[str, ToolResult] = {}
@@ -66,7 +66,7 @@ class PendingCalls:
             elif repeating is not None and repeating.is_too_often(call):
                 found = failed_result(call, _REPEATED.format(repeating.bound))
             else:
-                found = prepare_call(call, tools or {}, is_whole=call.id not in cut_off)
+                found = prepare_call(call, tools or {}, error=errors.get(call.id, ""))
             if isinstance(found, ToolResult):
                 self._results[call.id] = found
             else:

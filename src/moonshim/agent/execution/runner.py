@@ -68,15 +68,11 @@ def failed_result(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call.id, call.name, (Text(text),), is_error=True)
 
 
-def prepare_call(call: ToolCall, tools: Mapping[str, AgentTool], *, is_whole: bool = True) -> Ready | ToolResult:
-    """The call, ready to be run; or a result that says what is wrong with it."""
-    if not is_whole:
+def prepare_call(call: ToolCall, tools: Mapping[str, AgentTool], *, error: str = "") -> Ready | ToolResult:
+    """The call, ready to be run; or a result that says what is wrong with it: the `error`, if there is one."""
+    if error:
         # A partial command must never be run, even if it happens to be valid JSON.
-        return failed_result(
-            call,
-            "Error: the response was cut off before the arguments of this call were complete. Nothing was run. "
-            "Make the call again. If the arguments are very long, split the work into smaller steps.",
-        )
+        return failed_result(call, error)
     tool = tools.get(call.name)
     if tool is None:
         known = ", ".join(sorted(tools)) or "none"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from moonshim.agent.events import MessageSaved, RoundStarted, RunEnded, SaveFailed, Step, ToolEnded, ToolStarted
 from moonshim.chat.render.markdown_cut import finished_length
 from moonshim.engine.values.conversation import Text, ToolCall, ToolResult
-from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Failed, Repaired
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Repaired
 
 __all__ = ["NoticeItem", "ReasoningItem", "Screen", "ScreenItem", "TextItem", "ToolCallItem", "text_of_result"]
 
@@ -105,8 +105,6 @@ class Screen:
                 self._close(self._blocks[index], complete)
             case Repaired():
                 self.repairs.append(step)
-            case Failed():
-                self._break_off()
             case ToolStarted(call=call):
                 self._block_of(call).state = "running"
             case ToolEnded(call=call, result=result, seconds=seconds):
@@ -158,14 +156,6 @@ class Screen:
 
     def _close(self, block: _Block, complete: bool) -> None:
         block.state = "done" if block.kind != "call" else "whole" if complete else "broken"
-
-    def _break_off(self) -> None:
-        """The response failed: its calls are not run, complete or not."""
-        for block in self._blocks.values():
-            if block.state == "arriving":
-                self._close(block, False)
-            elif block.state == "whole":
-                block.state = "broken"
 
     def _block_of(self, call: ToolCall) -> _Block:
         """The block of a call. A call without one, which another program made, gets one."""
