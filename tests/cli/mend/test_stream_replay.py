@@ -132,6 +132,51 @@ def test_a_replay_names_the_model_that_the_client_asked_for(dialect: str, tmp_pa
     assert models[0] == models[1]
 
 
+@pytest.mark.parametrize("fault", ["", "+markers-in-content"])
+@pytest.mark.parametrize("upstream", ["openai_chat", "anthropic"])
+@pytest.mark.parametrize("dialect", ["chat", "messages", "responses"])
+def test_a_replay_has_the_id_and_the_time_that_the_client_got(
+    dialect: str, upstream: str, fault: str, tmp_path: Path
+) -> None:
+    with Simulator(behaviour="selfhost").running() as host:
+        provider = PROVIDER.format(name="sim", url=host.url, more=f'dialect = "{upstream}"')
+        (tmp_path / "moonshim.toml").write_text(provider)
+        with running("serve", "--config", "moonshim.toml", "--log-dir", "logs", cwd=tmp_path) as gateway:
+            got = ask(gateway, dialect, f"sim/kimi-k2.5{fault}")
+            assert gateway.stop() == 0
+    (log,) = by_request(tmp_path).values()
+    replayed = run_moonshim("mend", log).out.decode()
+    found = [
+        set(re.findall(r'"(?:id":"(?:chatcmpl-|msg_|resp_|rs_|fc_)[^"]*"|created(?:_at)?":\d+)', text))
+        for text in (got, replayed)
+    ]
+    assert found[0] == found[1]
+    assert found[0]
+
+
+@pytest.mark.parametrize("fault", ["markers-in-content", "arguments-twice", "stream-called-json"])
+@pytest.mark.parametrize("max_bytes", [200, 1500])
+@pytest.mark.parametrize("speed", [0.0, 200.0], ids=["at once", "piece by piece"])
+def test_a_replay_of_a_response_that_was_too_large_ends_where_the_gateway_ended_it(
+    fault: str, max_bytes: int, speed: float, tmp_path: Path
+) -> None:
+    limits = f"[limits]\nmax_answer_bytes = {max_bytes}\n"
+    with Simulator(behaviour="selfhost", tokens_per_second=speed).running() as host:
+        (tmp_path / "moonshim.toml").write_text(limits + PROVIDER.format(name="sim", url=host.url, more=""))
+        with running("serve", "--config", "moonshim.toml", "--log-dir", "logs", cwd=tmp_path) as gateway:
+            got = {dialect: ask(gateway, dialect, f"sim/kimi-k2.5+{fault}") for dialect in ("chat", "messages")}
+            assert gateway.stop() == 0
+            made = {line["request_id"]: line for line in gateway.logged if line["event"] == "request"}
+    assert all("bytes" in text and "error" in text for text in got.values())
+    assert made
+    for request, log in by_request(tmp_path).items():
+        entry = reported(run_moonshim("mend", log, "--report", "json", "--output", tmp_path / "out"))
+        code = made[request]["error"].partition(":")[0]
+        assert code in ("answer_too_large", "event_too_large")
+        assert entry["ending"]["error"]["code"] == code
+        assert entry["rules"] == made[request].get("repairs", {})
+
+
 def test_a_log_is_explained_with_the_changes_that_were_made(tmp_path: Path) -> None:
     with Simulator(behaviour="selfhost").running() as host:
         provider = PROVIDER.format(name="sim", url=host.url, more='host = "moonshot"')

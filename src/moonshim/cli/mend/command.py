@@ -30,7 +30,7 @@ from moonshim.engine.wire.json_codec import encode
 from moonshim.engine.wire.sse import BYTE_ORDER_MARK
 from moonshim.errors import InvalidOption, MoonshimError
 from moonshim.gateway.observe.recording import NotARecording, Recording, Sniffer, split_header
-from moonshim.gateway.observe.stream_header import StreamHeader, plan_of
+from moonshim.gateway.observe.stream_header import NOTHING_SENT, StreamHeader, plan_of
 
 __all__ = ["main", "parser"]
 
@@ -187,24 +187,33 @@ def _replay(
         input_format = _sniff(sniffer, stream).kind
         head = bytes(sniffer.head)
     reading, error = (
-        read_reply(plan, input_format=input_format, output_format=header.output_format or input_format),
+        read_reply(
+            plan,
+            input_format=input_format,
+            output_format=header.output_format or input_format,
+            limit=header.max_answer_bytes,
+        ),
         None,
     )
+    is_passed_on = header.outcome.word != NOTHING_SENT
+    room, last = header.max_answer_bytes, b""
     try:
         for piece in chain([head], stream):
-            write(reading.feed(piece))
+            room -= len(piece)
+            if room < 0:
+                last += piece  # the gateway read the piece with which the response got too large, and nothing more
+            elif (out := reading.feed(piece)) and is_passed_on:
+                write(out)
     except CannotRead as failure:
         error = str(failure)
-    write(reading.flush())
-    return Outcome(
-        file,
-        input_format,
-        plan.model,
-        repairs=reading.repairs,
-        counts=reading.repair_counts,
-        ending=reading.ending,
-        error=error,
-    )
+    out = (reading.feed(last) if last else b"") + reading.flush()
+    if is_passed_on or reading.problem is None:
+        write(out)
+        repairs, counts = reading.repairs, reading.repair_counts
+    else:
+        write(read_reply(plan, input_format="sse", output_format="sse").fail(reading.problem))
+        repairs, counts = [], {}
+    return Outcome(file, input_format, plan.model, repairs=repairs, counts=counts, ending=reading.ending, error=error)
 
 
 def _sniff(sniffer: Sniffer, stream: Iterator[bytes]) -> Recording:
