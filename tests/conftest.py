@@ -61,12 +61,15 @@ def demo() -> Iterator[str]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    rows = [
+    properties = [
         dict(report.user_properties)
         for reports in terminalreporter.stats.values()
         for report in reports
-        if getattr(report, "when", None) == "call" and dict(report.user_properties).get("fault")
+        if getattr(report, "when", None) == "call"
     ]
+    if streams := sum(own.get("clean_streams", 0) for own in properties):
+        terminalreporter.write_line(f"clean streams: {streams:,}, seed {profiles.SEED} (MOONSHIM_TEST_SEED)")
+    rows = [own for own in properties if own.get("fault")]
     if rows:
         terminalreporter.write_sep("-", "the matrix")
         for line in table(rows):

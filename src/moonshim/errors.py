@@ -46,13 +46,15 @@ MoonshimError
 from __future__ import annotations
 
 from math import ceil
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 __all__ = [
     "BUDGET_CODES",
     "BUDGET_EXCEEDED",
+    "OWN_ERRORS",
+    "Blame",
     "CannotExpress",
     "InvalidInput",
     "InvalidOption",
@@ -65,6 +67,7 @@ __all__ = [
     "UpstreamError",
     "UpstreamStalled",
     "UpstreamUnreachable",
+    "blame_of",
     "problem_of",
 ]
 
@@ -81,6 +84,72 @@ ProblemKind: TypeAlias = Literal[
     "timeout",
     "server",
 ]
+
+Blame: TypeAlias = Literal["host", "answer", "client", "us"]
+"""Whose fault an error is. `answer`: the model's, whose next answer to the same request may be right. `client`: the
+request, or the key and account that it is made with. `us`: this program or its operator."""
+
+
+class ErrorRule(NamedTuple):
+    """What is known about an error from its code."""
+
+    blame: Blame
+    status: int
+    permanent: bool = False
+
+
+OWN_ERRORS: Final[dict[str, ErrorRule]] = {
+    "arguments_cut_off": ErrorRule("answer", 502),
+    "arguments_invalid": ErrorRule("answer", 502),
+    "call_in_content": ErrorRule("answer", 502),
+    "call_lost": ErrorRule("answer", 502),
+    "call_missing": ErrorRule("answer", 502),
+    "call_unreadable": ErrorRule("answer", 502),
+    "empty_answer": ErrorRule("answer", 502),
+    "forced_call_missing": ErrorRule("answer", 502),
+    "structured_output_invalid": ErrorRule("answer", 502),
+    "answer_too_large": ErrorRule("host", 502, permanent=True),
+    "event_too_large": ErrorRule("host", 502, permanent=True),
+    "not_json": ErrorRule("host", 502),
+    "provider_unavailable": ErrorRule("host", 503),
+    "stream_ended": ErrorRule("host", 502),
+    "upstream_broke": ErrorRule("host", 502),
+    "upstream_error": ErrorRule("host", 502),
+    "upstream_stalled": ErrorRule("host", 504),
+    "upstream_unreachable": ErrorRule("host", 502),
+    "gateway_busy": ErrorRule("us", 503),
+    "gateway_stopping": ErrorRule("us", 503),
+    "login_expired": ErrorRule("us", 401),
+    "store_unavailable": ErrorRule("us", 503),
+    "too_many_connections": ErrorRule("us", 503),
+    "too_many_open_files": ErrorRule("us", 503),
+    "transformer_failed": ErrorRule("us", 500, permanent=True),
+}
+"""The errors that begin here and not in a host's words, by code: whose fault they are, and their HTTP status."""
+_BLAMES: Final[dict[ProblemKind, Blame]] = {
+    "invalid_request": "client",
+    "context_overflow": "client",
+    "too_large": "client",
+    "authentication": "client",
+    "permission": "client",
+    "not_found": "client",
+    "quota": "client",
+    "rate_limit": "client",
+    "overloaded": "host",
+    "timeout": "host",
+    "server": "host",
+}
+"""Whose fault any other error is."""
+
+
+def blame_of(code: str | None, kind: ProblemKind = "server") -> Blame:
+    """Whose fault an error is: what its code says, or else its category.
+
+    >>> blame_of("arguments_invalid"), blame_of("engine_overloaded", "overloaded"), blame_of(None, "not_found")
+    ('answer', 'host', 'client')
+    """
+    own = None if code is None else OWN_ERRORS.get(code)
+    return _BLAMES[kind] if own is None else own.blame
 
 
 BUDGET_EXCEEDED: Final = "budget_exceeded"
@@ -213,6 +282,21 @@ class Problem(Struct, frozen=True, kw_only=True):
         False
         """
         return not self.permanent and (self.kind in _TRANSIENT_KINDS or self.status in _TRANSIENT_STATUSES)
+
+    @property
+    def blame(self) -> Blame:
+        """Whose fault the error is.
+
+        >>> Problem(status=502, kind="server", message="no call", code="call_missing").blame
+        'answer'
+        """
+        return blame_of(self.code, self.kind)
+
+    @property
+    def counts_against_host(self) -> bool:
+        """Whether the host failed, rather than refused. Moonshot sends 429 when its engine is overloaded."""
+        is_failure = self.blame == "host" and not self.permanent
+        return is_failure and (self.status >= 500 or self.kind == "overloaded")
 
     @property
     def retry_headers(self) -> dict[str, str]:

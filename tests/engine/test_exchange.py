@@ -280,7 +280,8 @@ def test_the_field_of_the_reasoning_is_learned() -> None:
 
 # --- a second request after an empty answer ---------------------------------------------------------------------
 
-RETRYING: Final = RequestTarget(key="moonshot", host="moonshot", retry_empty_answer=True)
+RETRYING: Final = RequestTarget(key="moonshot", host="moonshot")
+PATIENT: Final = RequestTarget(key="moonshot", host="moonshot", retry_empty_answer=False)
 
 
 def empty() -> bytes:
@@ -332,7 +333,7 @@ def test_a_second_empty_answer_is_not_followed_by_a_third() -> None:
     assert isinstance(exchange.ending, Finished)
 
 
-@pytest.mark.parametrize("target", [TARGET, RETRYING])
+@pytest.mark.parametrize("target", [PATIENT, RETRYING])
 def test_an_answer_that_says_something_is_enough(target: RequestTarget) -> None:
     exchange = exchange_of(target=target)
     exchange.start_response(SSE)

@@ -109,6 +109,13 @@ ROWS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "r34": ("an event that is not JSON, or not a chunk", ("not JSON", "not a chunk")),
     "r35": ("several choices", ("clean", "markers", "finish")),
     "r43": ("arguments that lack only their last brackets", ("markers", "native", "not certain", "length")),
+    # What servers and models leave of calls.
+    "r44": (
+        "a call in markers without some of them, or with a wrong id",
+        ("no markers", "foreign id", "list", "no id", "arguments alone", "id alone", "misspelled", "colon", "cut off"),
+    ),
+    "r45": ("arguments of a native call in another place or form", ("text", "empty", "list", "pairs", "id")),
+    "r46": ("tags of K3 that are misspelled", ("name", "no tool", "glued", "end", "no key", "K2", "cut off")),
     # What the text around the table asks for.
     "r36": ("assembleToolDeltas", ("native", "markers")),
     "r37": ("copies of the reasoning", ("equal", "unequal")),

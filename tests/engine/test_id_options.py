@@ -48,7 +48,8 @@ def replied(prepared: moonshim.Prepared, id: str) -> str:
 @pytest.mark.parametrize(
     ("options", "expected", "reply"),
     [
-        ({}, ["functions.ls:0", "functions.ls:1", "functions.ls:2"], "functions.ls:3"),
+        ({}, ["functions.ls:0", "functions.ls:7", "functions.ls:8"], "functions.ls:9"),
+        ({"idNormalization": True}, ["functions.ls:0", "functions.ls:1", "functions.ls:2"], "functions.ls:3"),
         ({"idPrefix": "fn"}, ["fn.ls:0", "fn.ls:1", "fn.ls:2"], "fn.ls:3"),
         ({"idPolicy": "keep"}, IDS, "call_b"),
         ({"repairOnMismatch": False}, IDS, "call_b"),
@@ -68,7 +69,51 @@ def test_a_policy_holds_in_the_request_and_in_the_reply(
 
 def test_without_options_the_host_decides() -> None:
     assert sent(moonshim.prepare_request(body(), host="vllm"))[2] == "functions.ls:2"
-    assert sent(moonshim.prepare_request(body(), host="moonshot")) == ["call_a", "functions.ls:7", "call_a_2"]
+    assert sent(moonshim.prepare_request(body(), host="kimi-coding")) == ["call_a", "functions.ls:7", "call_a_2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected", "reply"),
+    [
+        ({}, ["functions.read_file:4"], "functions.ls:5"),
+        ({"idNormalization": True}, ["functions.read_file:0"], "functions.ls:1"),
+        ({"repairOnMismatch": False}, ["functions.read_file:4"], "call_b"),
+    ],
+    ids=str,
+)
+def test_a_valid_identifier_stays_unless_all_are_renumbered(
+    options: dict[str, Any], expected: list[str], reply: str
+) -> None:
+    entry = {"id": "functions.read_file:4", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "reasoning_content": "hm", "tool_calls": [entry]},
+        {"role": "tool", "tool_call_id": entry["id"], "content": "a.py"},
+    ]
+    prepared = moonshim.prepare_request(
+        {"model": "kimi-k2.6", "messages": messages},
+        host="vllm",
+        options=moonshim.KimiOptions.from_json(options),
+    )
+    assert sent(prepared) == expected
+    assert replied(prepared, "call_b") == reply
+
+
+@pytest.mark.parametrize("model", ["kimi-k2-0711-preview", "kimi-k2-thinking", "kimi-k2.6"])
+def test_the_platform_gets_the_identifiers_that_k2_writes(model: str) -> None:
+    prepared = moonshim.prepare_request(body() | {"model": model}, host="moonshot")
+    assert sent(prepared) == ["functions.ls:0", "functions.ls:1", "functions.ls:2"]
+
+
+@pytest.mark.parametrize("options", [{}, {"idNormalization": True}], ids=str)
+def test_a_request_that_was_adapted_is_left_alone_and_a_longer_one_begins_with_it(options: dict[str, Any]) -> None:
+    chosen = moonshim.KimiOptions.from_json(options)
+    once = moonshim.prepare_request(body(), host="vllm", options=chosen)
+    assert moonshim.prepare_request(once.body, host="vllm", options=chosen).body["messages"] == once.body["messages"]
+    shorter = body()
+    shorter["messages"] = shorter["messages"][:5]
+    before = moonshim.prepare_request(shorter, host="vllm", options=chosen)
+    assert once.body["messages"][:5] == before.body["messages"]
 
 
 def test_a_cell_that_is_overridden_counts_more_than_options() -> None:
@@ -98,8 +143,8 @@ def test_k2_over_messages_sees_identifiers_that_name_their_tool() -> None:
     ("model", "expected"),
     [
         ("gpt-5", ["call_a", "call_functionsls7", "call_a_2"]),
-        ("an-alias-of-a-kimi", ["functions.ls:0", "functions.ls:1", "functions.ls:2"]),
-        ("my-finetune", ["functions.ls:0", "functions.ls:1", "functions.ls:2"]),
+        ("an-alias-of-a-kimi", ["functions.ls:0", "functions.ls:7", "functions.ls:8"]),
+        ("my-finetune", ["functions.ls:0", "functions.ls:7", "functions.ls:8"]),
     ],
 )
 def test_options_do_not_make_a_kimi_of_another_family(model: str, expected: list[str]) -> None:

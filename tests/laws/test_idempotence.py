@@ -9,8 +9,10 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as changed
 
 from moonshim import Failed, Finished, KimiOptions
+from moonshim.types import Message, Reasoning
 from tests.laws.scripts import TOOLS, Call, Cut, Run, Script, Setting, mend, pieces
 from tests.laws.strategies import NAMES, cuts, json_values, scripts
 
@@ -60,6 +62,13 @@ def _script(
     return Script(tuple(parts), "tool_calls" if called else "stop", False, usage, True, Setting(model, tools))
 
 
+def _is_answer(script: Script) -> bool:
+    """Whether there is a call, or text; with tools, anything else is asked for again."""
+    if any(isinstance(part, Call) and '"": ' in part.arguments for part in script.parts):
+        return False  # with declared arguments, a server lost the key
+    return any(isinstance(part, Call) or ("content" in part.fields and part.text.strip()) for part in script.parts)
+
+
 clean_scripts = st.builds(
     _script,
     st.lists(st.tuples(clean_texts.filter(_is_clean), _FIELDS), max_size=4),
@@ -67,7 +76,7 @@ clean_scripts = st.builds(
     st.sampled_from(("kimi-k2.5", "kimi-k3", "kimi-for-coding", "gpt-4o")),
     st.sampled_from(("all", "unknown")),
     st.sampled_from((None, "top", "last")),
-)
+).filter(lambda script: _is_answer(script))
 
 
 @given(clean_scripts, short_cuts)
@@ -141,6 +150,12 @@ def how(ending: Finished | Failed | None) -> str | None:
     return ending.code if ending is not None else None
 
 
+def without_fields(message: Message) -> Message:
+    """The message without the name of the field that its reasoning came in."""
+    parts = (changed(part, field=None) if isinstance(part, Reasoning) else part for part in message.parts)
+    return changed(message, parts=tuple(parts))
+
+
 @given(scripts.filter(is_told_apart), cuts)
 def test_what_was_mended_frame_by_frame_says_the_same_frame_by_frame(script: Script, cut: Cut) -> None:
     setting = replace(script.setting, options=None)
@@ -150,5 +165,6 @@ def test_what_was_mended_frame_by_frame_says_the_same_frame_by_frame(script: Scr
     for piece in out:
         again.feed(piece)
     again.flush()
-    assert again.message == mender.message
+    # A field of which nothing but a call came is not there the second time.
+    assert without_fields(again.message) == without_fields(mender.message)
     assert how(again.ending) == how(mender.ending)

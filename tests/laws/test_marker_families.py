@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Grammar, GrammarEvent, Notice, TextFound
+from moonshim.engine.grammar.protocol import (
+    CallDelta,
+    CallEnded,
+    CallLost,
+    CallResumed,
+    CallStarted,
+    Grammar,
+    GrammarEvent,
+    Notice,
+    OrphanStarted,
+    TextFound,
+)
 from tests.engine.grammar.family_runs import SIZES, TOOLS, Vector, grammar_of, run
 from tests.laws.test_linear import assert_linear, calls_made
 
@@ -176,8 +187,12 @@ def _told(one: GrammarEvent) -> str:
             return f"{one.header} {one.name}"
         case Notice():
             return one.detail
-        case CallEnded():
+        case CallEnded() | CallResumed():
             return ""
+        case OrphanStarted():
+            return one.line
+        case CallLost():
+            return one.raw
         case _:
             return one.text
 

@@ -78,7 +78,10 @@ class Clock:
             self._run(passage, step)
         self._hear(self._mender.feed(sse([chunk({}, "stop", model=self._model)])))
         for sink, text in self._final.items():
-            assert not text or self._delivered(sink) == text, sink
+            delivered = self._delivered(sink)
+            # Half a marker at the end is no text: it is reported.
+            reported = [repair.detail for repair in getattr(self._mender, "repairs", ())]
+            assert not text or delivered == text or text.removeprefix(delivered) in reported, sink
         self._hear(self._mender.flush())
 
     def _run(self, passage: Passage, sizes: Sequence[int]) -> None:

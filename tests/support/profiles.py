@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from typing import Final
 
 from hypothesis import HealthCheck, settings
@@ -11,6 +12,12 @@ PROFILE: Final = os.environ.get("MOONSHIM_TEST_PROFILE", "full")
 
 _EXAMPLES: Final = {"quick": 20, "full": 150, "explore": 1500}
 """`quick` and `full` try the same examples every time: red here is red everywhere. `explore` looks for new ones."""
+
+SEED: Final = os.environ.setdefault(
+    "MOONSHIM_TEST_SEED", str(random.SystemRandom().randrange(10**9)) if PROFILE == "explore" else "0"
+)
+"""For tests with dice of their own: a new one in every run of `explore`. Set in the environment, so that the processes
+of a parallel run agree; set it yourself to repeat a run."""
 
 
 def examples(count: int) -> int:

@@ -83,7 +83,7 @@ def same(what: str, got: Any, wanted: Any) -> None:
 
 def check_stream(vector: Vector, field: str, came: bytes, run: Run) -> None:
     """Everything that the vector expects of a stream."""
-    expect, values = vector.expect, run.values(vector)
+    expect, values = vector.expected_in(field), run.values(vector)
     same("leaked", find_markers(values, expect.keeps), [])
     listener = read_chunks(values, strict=expect.balanced)
     check_received(expect, field, listener, summary=True)
@@ -95,7 +95,10 @@ def check_stream(vector: Vector, field: str, came: bytes, run: Run) -> None:
         assert wanted.encode() in run.out, f"{wanted!r} is missing in {run.out!r}"
     for unwanted in expect.lacks:
         assert unwanted.encode() not in run.out
-    if expect.clean:
+    if expect.clean and expect.error is not None:
+        unchanged, _, _ = came.rpartition(b"\n\ndata: {")
+        same("a clean stream, up to its ending", run.out[: len(unchanged)], unchanged)
+    elif expect.clean:
         same("a clean stream", run.out, came)
     if expect.balanced:
         for index, heard in listener.choices.items():
@@ -151,7 +154,8 @@ def check_repairs(expect: Expected, repairs: Sequence[Repaired]) -> None:
     rules = {repair.rule for repair in repairs}
     assert rules >= set(expect.repairs), f"not reported: {set(expect.repairs) - rules}, only {sorted(rules)}"
     if expect.clean:
-        assert rules <= set(expect.repairs) | REPORTS, f"nothing was wrong, but {repairs}"
+        ending = set() if expect.error is None else {"failed"}
+        assert rules <= set(expect.repairs) | REPORTS | ending, f"nothing was wrong, but {repairs}"
     for rule, detail in expect.details.items():
         assert any(repair.rule == rule and detail in repair.detail for repair in repairs), f"{rule}: {repairs}"
 

@@ -109,6 +109,22 @@ class Vector(msgspec.Struct, forbid_unknown_fields=True):
     def whole_text(self) -> str:
         return "".join(self.text or "")
 
+    def expected_in(self, field: str) -> Expected:
+        """What a client must have if the text is sent in this field.
+
+        Text that is moved to the reasoning leaves a response of reasoning only: with tools declared, that is an error.
+        """
+        expect = self.expect
+        answered = expect.content or expect.calls or expect.others or field in ("content", "")
+        if answered or expect.finish != "stop" or not self.tools or self.tool_choice == "none" or self.is_plain:
+            return expect
+        return msgspec.structs.replace(expect, finish=None, error="empty_answer")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing about its calls is repaired: such a response ends as its host ended it."""
+        return "kimi" not in self.model or (self.options is not None and self.options.get("preset") == "plain")
+
     def options_value(self, **changes: Any) -> KimiOptions | None:
         if self.options is None and not changes:
             return None

@@ -26,7 +26,7 @@ MARKERS: Final = (
 def ask(log: Log, *deltas: dict[str, Any], finish: str | None = "stop", text: str = SECRET) -> None:
     tool = {"type": "function", "function": {"name": "ls", "parameters": {"type": "object", "properties": {}}}}
     asked = {"model": "kimi-k2.5", "messages": [{"role": "user", "content": text}], "tools": [tool], "stream": True}
-    plan = prepare_request(asked, host="moonshot", transformers=[log]).plan
+    plan = prepare_request(asked, host="generic", transformers=[log]).plan
     chunks = [chunk({"role": "assistant"}), *map(chunk, deltas)]
     chunks += [chunk({}, finish=finish), {**chunk({}), "choices": [], "usage": USAGE}] if finish else []
     mender = Mender(plan=plan)

@@ -46,6 +46,7 @@ from moonshim.errors import MoonshimError, Problem, problem_of
 __all__ = [
     "CONTENT_TYPES",
     "FITTED_HEADERS",
+    "MAX_ANSWER_BYTES",
     "EventCollector",
     "Exchange",
     "Form",
@@ -78,8 +79,9 @@ class RequestTarget(Struct, frozen=True, kw_only=True):
     overrides: Mapping[str, Any] | None = None
     transformers: Sequence[Transformer] = ()
     extra_body: Mapping[str, Any] | None = None
-    retry_empty_answer: bool = False
-    """Whether a response of nothing but reasoning is worth a second request: see `Exchange.wants_retry`."""
+    retry_empty_answer: bool = True
+    """Whether a response that failed because of what the model wrote is worth a second request: see
+    `Exchange.wants_retry`. If not, a response of nothing but reasoning ends as its host ended it."""
 
 
 class Exchange:
@@ -106,6 +108,7 @@ class Exchange:
         "_prepared",
         "_recalled",
         "_reply_id",
+        "_response_is_over",
         "_retried",
         "_rounds",
         "_search_access",
@@ -167,7 +170,7 @@ class Exchange:
         """Checks the response of each round, where the client demands something that the host does not guarantee."""
         self._continued: ParsedRequest | None = None
         """The request of the current round, if it is not the first."""
-        self._retried = False
+        self._retried = self._response_is_over = False
         self._is_remembered = self._is_entry_due = False
         self._completed: dict[str, Any] | None = None
         self.input_format: Form = "json"
@@ -226,6 +229,7 @@ class Exchange:
             created=self._created,
             clock=self._clock,
             search_access=self._search_access,
+            accepts_empty=not target.retry_empty_answer,
         )
 
     def documents(self) -> list[Media]:
@@ -325,6 +329,7 @@ class Exchange:
         wants those instead of bytes. Without `collect`, the message is put together only if its reasoning is stored.
         """
         plan = self.prepared.plan
+        self._response_is_over = False
         self.input_format = form_of(content_type)
         if output_format is None and self.parsed.request.stream is True:
             is_same = accepts_ndjson and self.input_format == "ndjson" and not plan.translates
@@ -336,7 +341,7 @@ class Exchange:
             plan,
             input_format=self.input_format,
             output_format=self.output_format,
-            hold_empty=self.target.retry_empty_answer,
+            may_retry=self.target.retry_empty_answer,
             limit=limit,
             encoder=encoder,
             collect=collect or self.prepared.profile.reasoning_in is not None,
@@ -350,7 +355,7 @@ class Exchange:
         if self._answers is not None:
             self._answers.expect(expected)
         open_round = partial(
-            _read_round, plan, self.input_format, hold_empty=self.target.retry_empty_answer, limit=limit
+            _read_round, plan, self.input_format, may_retry=self.target.retry_empty_answer, limit=limit
         )
         if self._rounds is not None:
             self._rounds.start_round(open_round)
@@ -399,10 +404,12 @@ class Exchange:
 
     def end(self) -> bytes:
         """The host has sent everything; the rest for the client."""
+        self._response_is_over = True
         return self._pass_on(self.stream.flush(), over=True)
 
     def fail(self, problem: Problem) -> bytes:
         """The connection broke, or the shell gives up. A response that had said how it ends is complete anyway."""
+        self._response_is_over = True
         return self._pass_on(self.stream.fail(self.mask(problem)))
 
     def _pass_on(self, out: bytes, *, over: bool = False) -> bytes:
@@ -410,7 +417,8 @@ class Exchange:
         ending = self.ending = self.stream.ending
         is_over = ending is not None if self._rounds is None else self._rounds.is_round_over
         self.has_ended = is_over or self.stream.complete
-        self.is_useless = self.stream.problem is not None
+        # The usage of a response that is asked for again counts.
+        self.is_useless = self.stream.problem is not None and not (self.has_ended and self.wants_retry)
         if isinstance(ending, Failed):
             out = mask_bytes(out, self.secrets)
         elif ending is not None and (out or over):
@@ -496,31 +504,50 @@ class Exchange:
         completed, self._completed = self._completed, None
         return completed
 
-    # --- a second request after an empty answer ----------------------------------------------------------------
+    # --- a second request for the same answer ------------------------------------------------------------------
 
     @property
     def wants_retry(self) -> bool:
-        """Whether to send the same request once more: all bytes of a response came, and it is nothing but reasoning.
+        """Whether to send the same request once more: the response is over, and the model's answer is to blame.
 
-        Models that think now and then stop before they answer; the second time they rarely do. The ending of such a
-        response is held back, and `start_retry` lets the response to the second request follow in the same stream: the
-        client sees one response, and the usage of both. Where the second request fails, `end` gives what there is.
-        Several choices are left as they are: one that is empty cannot be requested again on its own.
+        It is nothing but reasoning, or a call in it is missing or cannot be read; the second time that is rarely so.
+        What has left of it for the client is nothing but reasoning. Its ending is held back, and `start_retry` lets the
+        response to the second request follow in the same stream: the client sees one response, and the usage of both.
+        Where there is no second request, or it fails, `end` gives what there is. Several choices are left as they are:
+        one that is wrong cannot be requested again on its own.
         """
-        may_retry = self.target.retry_empty_answer and not self._retried and self._wants_one_choice
-        return may_retry and self.stream.only_reasoning
+        if self._retried or self._response_is_over or not self.target.retry_empty_answer:
+            return False
+        return self._wants_one_choice and self.stream.wants_retry
+
+    @property
+    def retry_reason(self) -> str | None:
+        """The code of the failure for which the response is worth asking for again."""
+        return self.stream.retry_reason
 
     def start_retry(self, content_type: str | None) -> None:
         """The host accepted the second request; the bytes of its response follow."""
-        self.stream.start_retry()
         self.input_format = form_of(content_type)
+        self.stream.start_retry(self.input_format)
         self._retried, self.ending = True, None
+        self.has_ended = self.is_useless = False
         self._is_remembered = self._is_entry_due = False  # what was stored is not the whole message
 
+    # --- usage that comes late -------------------------------------------------------------------------------
 
-def _read_round(plan: Plan, input_format: Form, encoder: Encoder, *, hold_empty: bool, limit: int) -> ResponseStream:
+    @property
+    def awaits_usage(self) -> bool:
+        """Whether the ending is held back for the usage that follows it: see `release_ending`."""
+        return self._stream is not None and self._stream.awaits_usage
+
+    def release_ending(self) -> bytes:
+        """Usage is waited for no longer; the bytes for the client."""
+        return self._pass_on(self.stream.release_ending())
+
+
+def _read_round(plan: Plan, input_format: Form, encoder: Encoder, *, may_retry: bool, limit: int) -> ResponseStream:
     return read_reply(
-        plan, input_format=input_format, output_format="sse", hold_empty=hold_empty, limit=limit, encoder=encoder
+        plan, input_format=input_format, output_format="sse", may_retry=may_retry, limit=limit, encoder=encoder
     )
 
 

@@ -11,11 +11,12 @@ from msgspec import Struct
 from moonshim.engine.dialects.protocol import Dialect, ResponseContext
 from moonshim.engine.formats import is_kimi_model, kimi_generation
 from moonshim.engine.grammar.kimi.any_generation import KimiGrammar
-from moonshim.engine.grammar.kimi.k2 import KimiK2Grammar
-from moonshim.engine.grammar.kimi.k3 import KimiK3Grammar
+from moonshim.engine.grammar.kimi.guard import MarkerGuard
+from moonshim.engine.grammar.kimi.quotations import Quotations, quotations_in, texts_of_others
 from moonshim.engine.grammar.protocol import Channel, Grammar
+from moonshim.engine.grammar.shared.text_so_far import TextSoFar
 from moonshim.engine.ids import IdRepairer
-from moonshim.engine.repair.repairer import ResponseRepairer
+from moonshim.engine.repair.repairer import Expectation, ResponseRepairer
 from moonshim.engine.repair.tool_names import DeclaredTools
 from moonshim.engine.stages import Stage, StageChain, Transformer, TransformerFailed, name_of
 from moonshim.engine.values.conversation import Message, Tool
@@ -45,6 +46,12 @@ class PlanSpec(Struct, frozen=True, kw_only=True):
     """The messages as the host gets them: canonical values or Chat dicts."""
     grammar: str | None = None
     """The grammar of tool calls in text; None: that of the model's Kimi generation."""
+    quoted: Iterable[str] | None = None
+    """Texts that a call in markers may be quoted from; None: those of the history that the model did not write."""
+    host_reads_calls: bool = False
+    """Whether the host reads markers itself: then a call in the text that it sends is none of the model's."""
+    thinks: bool | None = None
+    """False: the response shows all that the model thinks, or it does not think; None: it may hide some."""
     names: Mapping[str, str] = {}
     """The client's names of the tools that have a different name at the host."""
     dialects: tuple[Dialect, Dialect] | None = None
@@ -55,6 +62,8 @@ class PlanSpec(Struct, frozen=True, kw_only=True):
     transformers: Sequence[Transformer] = ()
     cache_ttl: str | None = None
     """For how long the host caches what it writes for this request, if that is the same for all of it."""
+    accepts_empty: bool = False
+    """Whether a response of nothing but reasoning ends as its host ended it, instead of in an error."""
 
 
 class Plan:
@@ -65,9 +74,12 @@ class Plan:
 
     __slots__ = (
         "_declared",
+        "_expectation",
         "_grammar_name",
         "_history",
+        "_host_reads_calls",
         "_may_call",
+        "_quotations",
         "_transformers",
         "cache_ttl",
         "client",
@@ -94,7 +106,19 @@ class Plan:
         """For how long the host caches what it writes for this request, if that is the same for all of it."""
         self.options: KimiOptions = spec.options
         self._grammar_name, self._history, self._may_call = spec.grammar, spec.history, spec.may_call
+        self._host_reads_calls = spec.host_reads_calls
+        self._quotations: Quotations | None = None
+        if spec.may_call and spec.options.manual_tool_parsing:
+            texts = texts_of_others(spec.history) if spec.quoted is None else spec.quoted
+            self._quotations = quotations_in(texts, spec.options.tool_tokens)
         self._declared = DeclaredTools(None if spec.tools is None else list(spec.tools))
+        expects_calls = spec.may_call and bool(self._declared.names) and spec.options.fails_lost_calls
+        self._expectation = Expectation(
+            fails_lost_calls=expects_calls,
+            fails_empty=expects_calls and not spec.accepts_empty,
+            k3=kimi_generation(spec.model) == "k3",
+            thinks=spec.thinks,
+        )
         # Transformers that leave responses alone cost nothing, and one that fails does so before the request is sent.
         self._transformers = tuple(one for one in reversed(spec.transformers) if self._stages_of(one))
 
@@ -129,34 +153,58 @@ class Plan:
         options = self.options
         ids = IdRepairer(
             self._history,
-            policy=options.id_policy,
+            policy=options.id_rule,
             prefix=options.id_prefix,
-            normalize_all=options.id_normalization,
-            repair=options.repair_on_mismatch,
             scope=options.counter_scope,
             client_messages=self.reply.request.messages,
         )
         grammars: dict[Channel, Grammar] = {}
         if options.manual_tool_parsing:
             grammars = {"reasoning": self._grammar("reasoning"), "text": self._grammar("text")}
-        after_arguments = partial(self._grammar, "text") if grammars and self._may_call else None
-        return ResponseRepairer(self._declared, options, ids, grammars, after_arguments)
+        after_arguments = self._text_behind_arguments if grammars and self._may_call else None
+        return ResponseRepairer(
+            self._declared,
+            options,
+            ids,
+            grammars,
+            after_arguments,
+            host_reads_calls=self._host_reads_calls,
+            expectation=self._expectation,
+        )
+
+    @property
+    def fails_lost_calls(self) -> bool:
+        """Whether a response that lacks a call of the model ends in an error."""
+        return self._expectation.fails_lost_calls
 
     def _grammar(self, channel: Channel) -> Grammar:
-        names, tokens = self._declared.names, self.options.tool_tokens
-        if self._grammar_name is not None:
+        name = self._grammar_name
+        if name is not None and not name.startswith("kimi"):
             from moonshim.engine.grammar.registry import grammar_for
 
-            return grammar_for(
-                self._grammar_name, channel, tools=self._declared.tools, calls=self._may_call, tokens=tokens
-            )
-        match kimi_generation(self.model):
-            case "k2":
-                return KimiK2Grammar(channel, names=names, tokens=tokens, calls=self._may_call)
-            case "k3":
-                return KimiK3Grammar(channel, calls=self._may_call)
-            case _:
-                return KimiGrammar(channel, names=names, tokens=tokens, calls=self._may_call)
+            tools, tokens = self._declared.tools, self.options.tool_tokens
+            return grammar_for(name, channel, tools=tools, calls=self._may_call, tokens=tokens)
+        return MarkerGuard(
+            partial(self._kimi_grammar, channel),
+            declared=self._declared.names,
+            quotations=self._quotations,
+            limit=self.options.buffer_limit,
+        )
+
+    def _kimi_grammar(self, channel: Channel, said: TextSoFar | None = None) -> KimiGrammar:
+        return KimiGrammar(
+            channel,
+            names=self._declared.names,
+            tokens=self.options.tool_tokens,
+            calls=self._may_call,
+            said=said,
+            think_is_text=kimi_generation(self.model) == "k3",
+        )
+
+    def _text_behind_arguments(self) -> Grammar:
+        """What reads text that a host sends as part of arguments."""
+        guard = self._grammar("text")
+        return self._kimi_grammar("text") if isinstance(guard, MarkerGuard) else guard
 
 
 class PlanArguments(TypedDict, total=False):
@@ -168,6 +216,7 @@ class PlanArguments(TypedDict, total=False):
     tool_choice: Any
     history: Iterable[Mapping[str, Any] | Message] | None
     options: KimiOptions | None
+    quoted: Iterable[str] | None
 
 
 def plan_for(
@@ -178,14 +227,19 @@ def plan_for(
     tool_choice: Any = None,
     history: Iterable[Mapping[str, Any] | Message] | None = None,
     options: KimiOptions | None = None,
+    quoted: Iterable[str] | None = None,
 ) -> Plan:
-    """The given plan, or a new one from the arguments of `Mender` and others: OpenAI dicts or canonical values."""
+    """The given plan, or a new one from the arguments of `Mender` and others: OpenAI dicts or canonical values.
+
+    `quoted`: texts of the request that the model did not write, if they are not in the `history`.
+    """
     if plan is not None:
         if not isinstance(plan, Plan):
             raise InvalidInput(f"plan must be a Plan from prepare_request, not {type(plan).__name__}", field="plan")
-        if any(one is not None for one in (model, tools, tool_choice, history, options)):
+        if any(one is not None for one in (model, tools, tool_choice, history, options, quoted)):
             raise InvalidInput(
-                "plan already contains model, tools, tool_choice, history and options: do not pass both", field="plan"
+                "plan already contains model, tools, tool_choice, history, options and quoted: do not pass both",
+                field="plan",
             )
         return plan
     if not isinstance(model, str):
@@ -201,6 +255,9 @@ def plan_for(
         tools=None if given is None else declared_tools(given),
         may_call=allows_calls(given, tool_choice),
         history=messages,
+        quoted=None
+        if quoted is None
+        else [*texts_of_others(messages), *_check_list(quoted, (str,), "quoted", "texts")],
     )
     return Plan(spec)
 

@@ -28,6 +28,7 @@ from moonshim.engine.request.messages.documents import Documents, documents_in, 
 from moonshim.engine.request.messages.history_ids import policy_of
 from moonshim.engine.request.messages.legacy_functions import convert_function_fields
 from moonshim.engine.request.messages.reasoning import read_think_text, restore_reasoning
+from moonshim.engine.request.thinking import will_think
 from moonshim.engine.signing import Signer
 from moonshim.engine.stages import Transformer, TransformerFailed, name_of
 from moonshim.engine.tokens import estimate_tokens, sample_tokens
@@ -62,6 +63,8 @@ __all__ = [
 _UNKNOWN_TARGET: Final = ("generic", "other")
 """Unknown host and model: what their own client sends is passed on unchanged."""
 _UNCONFIGURED: Final = KimiOptions()
+_NO_DEFAULTS: Final = KimiOptions(tool_choice_default="")
+"""For models other than Kimi: only explicit options apply to them."""
 ResolveId: TypeAlias = Callable[[str, str], str]
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -196,10 +199,12 @@ class ParsedRequest:
         created: int = 0,
         clock: Callable[[], float] | None = None,
         search_access: SearchAccess | None = None,
+        accepts_empty: bool = False,
     ) -> Prepared:
         """Adapt the request to this host and model; see `prepare_request`.
 
         `search_access`: who runs the web search that the request declares; None: nobody plays the rounds for it.
+        `accepts_empty`: whether a response of nothing but reasoning ends as its host ended it, instead of in an error.
         """
         client = dialect_named(self.dialect)
         dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
@@ -232,7 +237,7 @@ class ParsedRequest:
             adapted = adapt_request(
                 request,
                 profile,
-                options or _UNCONFIGURED,
+                options or (_NO_DEFAULTS if profile.generation == "other" else _UNCONFIGURED),
                 mend_arguments=_mend_arguments,
                 search_access=search_access,
                 documents=self.extracted,
@@ -258,15 +263,18 @@ class ParsedRequest:
             model=sent.model,
             options=options if options is not None else _options_for(sent, profile),
             tools=sent.tools,
-            may_call=allows_calls(sent.tools, choice.mode if choice is not None else None),
+            may_call=allows_calls(sent.tools or (), choice.mode if choice is not None else None),
             history=sent.messages,
             grammar=profile.grammar,
+            host_reads_calls=options is None and profile.reads_markers,
+            thinks=None if _may_hide_reasoning(request, profile, out) else False,
             names={name: tool.name for name, tool in adapted.tools.items() if tool.name != name},
             dialects=(client, host_dialect),
             reply=reply,
             hides_usage=original.include_usage is not True,
             transformers=transformers,
             cache_ttl=_cache_ttl(profile, out),
+            accepts_empty=accepts_empty,
         )
         everything = [*changes, *adapted.changes, *dropped]
         return Prepared(out, everything, Plan(spec), profile, adapted.search, adapted.expected)
@@ -404,6 +412,14 @@ def _cache_ttl(profile: HostProfile, body: Mapping[str, Any]) -> str | None:
         return None
     options = body.get("prompt_cache_options")
     return "1h" if isinstance(options, dict) and options.get("ttl") == "1h" else "5m"
+
+
+def _may_hide_reasoning(request: Request, profile: HostProfile, body: Mapping[str, Any]) -> bool:
+    """Whether the response may cost reasoning that is not in it."""
+    switched_off = profile.thinking_default == "on" and not will_think(request, profile)
+    if profile.generation == "k2" or switched_off:
+        return False
+    return not profile.shows_reasoning or body.get("include_reasoning") is False
 
 
 def _options_for(request: Request, profile: HostProfile) -> KimiOptions:

@@ -132,7 +132,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 class ConversationIndex:
     """Finds the turns of a conversation that lost their reasoning, and the cache key of the next turn.
 
-    Results for a turn depend only on what precedes it, never on what follows (law 10).
+    Results for a turn depend only on what precedes it, never on what follows (law 11).
     """
 
     def __init__(self, messages: Sequence[Message]) -> None:

@@ -52,11 +52,11 @@ def test_a_definition_survives_the_way_through_any_two_formats(one: ToolFormat, 
         fn(parameters={}),
         fn(parameters={"type": "OBJECT", "properties": {"a": {"type": "STRING", "enum": [1], "minLength": "3"}}}),
         fn(strict=True, parameters={"$ref": "#/$defs/x", "$defs": {"x": {"anyOf": [{"type": "object"}]}}}),
-        fn(name="mcp.server/tool name"),
+        fn(name="mcp-server_tool-7"),
         {"type": "function", "function": {"name": "bare"}},
         {"type": "function", "function": {"name": "nulls", "description": None, "parameters": None}},
         {"type": "function", "cache_control": {"type": "ephemeral"}, "function": {"name": "f", "x-future": [1]}},
-        {"function": {"parameters": {}, "name": "odd order"}, "type": "function"},
+        {"function": {"parameters": {}, "name": "odd_order"}, "type": "function"},
     ],
 )
 def test_what_goes_to_an_openai_api_is_what_came(format: ToolFormat, definition: dict[str, Any]) -> None:
@@ -143,6 +143,12 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "anthropic: a union at the top": ("anthropic", fn(parameters={"type": "object", "anyOf": []}), "anyOf"),
     "anthropic: no object": ("anthropic", fn(parameters={"type": "string"}), "must be 'object'"),
     "anthropic: capitals": ("anthropic", fn(parameters={"type": "OBJECT"}), "must be 'object'"),
+    "kimi: a digit first": ("kimi", fn("7zip"), r"its name may contain only letters, digits, _ and -, .*letter first"),
+    "kimi: too long": ("kimi", fn("a" * 257), "at most 256"),
+    "openai: dots": ("openai", fn("mcp.server/tool"), "letters, digits"),
+    "openai: too long": ("openai", fn("a" * 65), "at most 64"),
+    "qwen: a space": ("qwen", fn("tool name"), "letters, digits"),
+    "deepseek: a letter that is not ASCII": ("deepseek", fn("läuft"), "letters, digits"),
     "mistral: dots": ("mistral", fn("a.b"), "letters, digits"),
     "mistral: too long": ("mistral", fn("a" * 65), "at most 64"),
     "hermes: no object": ("hermes", fn(parameters={"type": "array"}), "must be 'object'"),
@@ -167,8 +173,20 @@ def test_what_a_format_cannot_hold_is_a_clear_error(format: str, definition: dic
     with pytest.raises(CannotExpress, match=reason) as refused:
         format_tools([WRAPPED, definition], format)
     assert repr(definition["function"]["name"]) in str(refused.value)
-    assert refused.value.field == "tools[1]"
+    field = "tools[1].function.name" if "name may contain" in str(refused.value) else "tools[1]"
+    assert refused.value.field == field
     assert refused.value.status == 400
+
+
+@pytest.mark.parametrize("format", TOOL_FORMATS)
+def test_a_name_is_refused_for_every_format_whose_rule_it_breaks(format: ToolFormat) -> None:
+    for tools, field in (([fn("a b!")], "tools[0].function.name"), ([Tool("a b!")], "tools[0].name")):
+        if format in ("hermes", "llama"):  # JSON, where any string is a name
+            assert "a b!" in repr(format_tools(tools, format))
+            continue
+        with pytest.raises(CannotExpress, match=r"tool 'a b!' cannot .*: its name may contain only ") as refused:
+            format_tools(tools, format)
+        assert refused.value.field == field
 
 
 HELD: dict[str, tuple[str, dict[str, Any]]] = {

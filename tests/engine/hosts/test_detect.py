@@ -110,7 +110,7 @@ MODELS = {
     "kimi-for-coding": "k2.7",
     "kimi-for-coding-highspeed": "k2.7",
     "kimi-latest": "k2.7",
-    "kimi-vl-a3b-thinking": "other",
+    "kimi-vl-a3b-thinking": "kimi",
     "moonshot-v1-128k": "other",
     "gpt-5": "other",
     "mk2-model": "other",

@@ -306,3 +306,30 @@ def test_work_is_linear_in_the_history(make: Any, format: str, by_copy: bool) ->
     one = steps(lambda: answers(small, format, asked=ask_small))
     two = steps(lambda: answers(large, format, asked=ask_large))
     assert two <= 2.1 * one
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"foo": 1}, "messages[0]: not a message: it has no role"),
+        ({}, "messages[0]: not a message: it has no role"),
+        ("junk", "messages[0]: not a message: str"),
+        (None, "messages[0]: not a message: NoneType"),
+    ],
+    ids=str,
+)
+def test_what_is_no_message_is_refused_with_its_field(entry: Any, why: str) -> None:
+    history = [{"role": "user", "content": "hi"}, entry]
+    with pytest.raises(InvalidInput) as error:
+        tool_id_strategy("kimi").create_mapper([entry])
+    assert (error.value.field, f"messages[0]: {error.value}") == ("messages[0]", why)
+    with pytest.raises(InvalidInput) as error:
+        tool_id_strategy("openai").create_mapper(iter(history))
+    assert error.value.field == "messages[1]"
+
+
+@pytest.mark.parametrize("history", ["messages", {"role": "user"}, 7], ids=str)
+def test_what_is_no_list_of_messages_is_refused(history: Any) -> None:
+    with pytest.raises(InvalidInput) as error:
+        tool_id_strategy("kimi").create_mapper(history)
+    assert error.value.field == "messages"

@@ -92,26 +92,20 @@ def test_k2(history: Any, calls: Calls, expected: list[str]) -> None:
 
 OPTIONS: dict[str, tuple[dict[str, Any], Any, Calls, list[str]]] = {
     "all are rewritten": (
-        {"normalize_all": True},
+        {"policy": "k2"},
         [],
         [("a", "bad"), ("b", "functions.b:9"), ("c", None)],
         ["functions.a:0", "functions.b:1", "functions.c:2"],
     ),
     "all are rewritten, after the history": (
-        {"normalize_all": True},
+        {"policy": "k2"},
         [assistant(call("functions.old:0"))],
         [("a", "bad")],
         ["functions.a:1"],
     ),
-    "all are rewritten, whatever the policy": (
-        {"normalize_all": True, "policy": "keep", "repair": False},
-        [],
-        [("a", "x")],
-        ["functions.a:0"],
-    ),
     "another prefix": ({"prefix": "fn"}, [], [("t", "functions.t:0"), ("t", "fn.t:1")], ["fn.t:0", "fn.t:1"]),
-    "no repair": ({"repair": False}, [assistant(call("x"))], [("t", "call_1"), ("t", "x")], ["call_1", "x"]),
-    "no repair, but none came": ({"repair": False}, [], [("t", None)], ["functions.t:0"]),
+    "no repair": ({"policy": "keep"}, [assistant(call("x"))], [("t", "call_1"), ("t", "x")], ["call_1", "x"]),
+    "no repair, but none came": ({"policy": "keep"}, [], [("t", None)], ["functions.t:0"]),
     "by turn, the history does not move the start": (
         {"scope": "turn"},
         [assistant(call("functions.a:7"))],
@@ -158,8 +152,8 @@ RULES: dict[str, tuple[dict[str, Any], str | None, str | None]] = {
     "repeated": ({"policy": "unique"}, "old", "id_repeated"),
     "new": ({"policy": "unique"}, "new", None),
     "kept": ({"policy": "keep"}, "old", None),
-    "normalized": ({"normalize_all": True}, "functions.t:3", "id_normalized"),
-    "normalized, and was right": ({"normalize_all": True}, "functions.t:1", None),
+    "normalized": ({"policy": "k2"}, "functions.t:3", "id_normalized"),
+    "normalized, and was right": ({"policy": "k2"}, "functions.t:1", None),
 }
 
 
@@ -177,10 +171,8 @@ CALLS = st.lists(
 OPTION_SETS = st.fixed_dictionaries(
     {},
     optional={
-        "policy": st.sampled_from(["k2", "unique", "keep"]),
+        "policy": st.sampled_from(["k2", "k2_repair", "unique", "keep"]),
         "scope": st.sampled_from(["conversation", "turn"]),
-        "normalize_all": st.booleans(),
-        "repair": st.booleans(),
         "prefix": st.sampled_from(["functions", "fn"]),
     },
 )
@@ -198,11 +190,11 @@ def test_what_was_repaired_is_left_alone_the_next_time(
     assert history == before
 
 
-@given(HISTORIES, CALLS, st.sampled_from(["conversation", "turn"]), st.booleans())
+@given(HISTORIES, CALLS, st.sampled_from(["conversation", "turn"]), st.sampled_from(["k2", "k2_repair"]))
 def test_k2_gives_right_identifiers_with_indexes_of_their_own(
-    history: list[dict[str, Any]], calls: Calls, scope: str, normalize_all: bool
+    history: list[dict[str, Any]], calls: Calls, scope: str, policy: str
 ) -> None:
-    ids = delivered(history, calls, scope=scope, normalize_all=normalize_all)
+    ids = delivered(history, calls, scope=scope, policy=policy)
     indexes = [k2_index(id, name=name) for id, (name, _) in zip(ids, calls, strict=True)]
     used = {k2_index(id) for id in _ids_of(history)} - {None}
     assert None not in indexes
@@ -222,7 +214,7 @@ def _ids_of(history: list[dict[str, Any]]) -> list[str]:
     return calls + [message["tool_call_id"] for message in history if "tool_call_id" in message]
 
 
-@pytest.mark.parametrize("policy", ["k2", "unique", "keep"])
+@pytest.mark.parametrize("policy", ["k2", "k2_repair", "unique", "keep"])
 @pytest.mark.parametrize("scope", ["conversation", "turn"])
 @pytest.mark.parametrize("wire_id", ["x", "functions.t:0", None])
 def test_work_is_linear_in_history_and_answer(policy: Any, scope: Any, wire_id: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Law 10 with a memory: what is put back stays put back, so that the host's prompt cache goes on fitting."""
+"""Law 11 with a memory: what is put back stays put back, so that the host's prompt cache goes on fitting."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import Arguments, SafeArguments
 from moonshim.engine.repair.schema import SchemaArguments
+from moonshim.engine.values.options import DEFAULT_BUFFER_LIMIT
 from tests.support.looped import looped
 
 SIZES = (1, 2, 3, 7, 1 << 20)
@@ -32,8 +33,8 @@ def run(arguments: Arguments, pieces: Sequence[str], *, cut: bool = False) -> st
     return "".join([*map(arguments.feed, pieces), arguments.close(cut=cut)])
 
 
-def of(schema: Any, **limits: int) -> SchemaArguments:
-    return SchemaArguments(ArgumentsRecord(), schema, **limits)
+def of(schema: Any, *, limit: int = DEFAULT_BUFFER_LIMIT) -> SchemaArguments:
+    return SchemaArguments(ArgumentsRecord(), schema, limit=limit)
 
 
 def safe() -> SafeArguments:

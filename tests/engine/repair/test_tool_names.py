@@ -157,7 +157,7 @@ FITTING = DeclaredTools(
         ({"user": 1, "name": "x"}, None),
         ({"query": "x", "other": 1}, None),
         ({"inner": 1}, "nested"),
-        ({"anything": 1}, None),
+        ({"anything": 1}, "optional"),
         ({}, None),
         ([], None),
         ("query", None),

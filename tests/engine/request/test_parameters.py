@@ -23,6 +23,7 @@ from moonshim.simulator.rules.request_rules import check_chat, check_messages
 
 Json = dict[str, Any]
 OPTIONS = KimiOptions()
+KNOWN = [name for name in GENERATIONS if name not in ("kimi", "other")]
 FAR: Json = {"type": "object", "properties": {"a": {"$ref": "https://example.com/s.json"}}}
 TOOL: Json = {"type": "function", "function": {"name": "ls", "parameters": {"type": "object", "properties": {}}}}
 ODD: Json = {"$schema": "https://json-schema.org/draft-07/schema", "type": "object", "properties": {}}
@@ -34,6 +35,7 @@ MODELS = {
     "k2.7": "kimi-k2.7-code",
     "k3": "kimi-k3",
     "k3.1": "kimi-k3.1-pro",
+    "kimi": "my-kimi",
     "other": "gpt-5",
 }
 
@@ -233,9 +235,16 @@ CASES: dict[str, tuple[str, str, Json, Json, list[str]]] = {
     "a foreign model at an unknown host gets what was sent": (
         "generic",
         "other",
-        {"temperature": 3, "tools": [TOOL], "stream": True, "reasoning_effort": "xhigh", "stop": ["a"] * 9, "n": 0},
-        {"temperature": 3, "tools": [TOOL], "stream": True, "reasoning_effort": "xhigh", "stop": ["a"] * 9, "n": 0},
+        {"temperature": 3, "stream": True, "reasoning_effort": "xhigh", "stop": ["a"] * 9, "n": 0},
+        {"temperature": 3, "stream": True, "reasoning_effort": "xhigh", "stop": ["a"] * 9, "n": 0},
         [],
+    ),
+    "but the default of an explicit choice": (
+        "generic",
+        "other",
+        {"temperature": 3, "tools": [TOOL]},
+        {"temperature": 3, "tools": [TOOL], "tool_choice": "auto"},
+        ["tool_choice_default"],
     ),
 }
 
@@ -486,9 +495,11 @@ def test_whatever_is_asked_for_the_host_accepts(host: str, dialect: str, generat
         return
     assert adapt_parameters(conditioned, profile, OPTIONS) == (conditioned, [])
     assert all(change.detail and change.place for change in changes)
-    if dialect == "openai_chat" and profile.dialect == dialect:
-        refused = check_chat(render_request(conditioned)[0], generation=generation, host=host)
-    else:
-        refused = check_messages(anthropic.render_request(conditioned)[0], generation=generation, host=profile.host)
-    # Hosts without Moonshot's checks take more stop sequences than the validator lets pass.
-    assert [reason for reason in refused if profile.stop_limit or "stop" not in reason] == []
+    # A Kimi without a generation gets what all of them accept.
+    for judge in KNOWN if generation == "kimi" else [generation]:
+        if dialect == "openai_chat" and profile.dialect == dialect:
+            refused = check_chat(render_request(conditioned)[0], generation=judge, host=host)
+        else:
+            refused = check_messages(anthropic.render_request(conditioned)[0], generation=judge, host=profile.host)
+        # Hosts without Moonshot's checks take more stop sequences than the validator lets pass.
+        assert [reason for reason in refused if profile.stop_limit or "stop" not in reason] == [], judge

@@ -1,4 +1,4 @@
-"""Law 10: what a turn sent to its host is the beginning of what the next turn sends, so that prompt caches work."""
+"""Law 11: what a turn sent to its host is the beginning of what the next turn sends, so that prompt caches work."""
 
 from __future__ import annotations
 

@@ -334,12 +334,12 @@ def test_where_frames_pass_through_one_whose_end_is_undecided_leaves_with_the_on
 
 
 def test_where_text_is_translated_only_its_undecided_end_waits() -> None:
-    pieces = ("a", "b <", "|", "c", " <", "d")
+    pieces = ("a", "b <", "|", "x", " <", "d")
     frames, plan = framed(texts(*pieces), done=False), TO_MESSAGES.plan(PLAIN)
     assert taken(lambda: Reading(plan, frames)) == len(pieces) - 1
     steps = Reading(plan, frames).steps
     sent = ["".join(payload["delta"].get("text", "") for _, payload in step if "delta" in payload) for step in steps]
-    assert sent[:-1] == ["a", "b ", "", "<|c", " ", "<d"]
+    assert sent[:-1] == ["a", "b ", "", "<|x", " ", "<d"]
 
 
 @pytest.mark.parametrize("route", CHAT_ROUTES[1:] + TRANSLATED_ROUTES, ids=str)
@@ -348,7 +348,7 @@ def test_a_second_response_continues_the_first(route: Route) -> None:
     answer = framed([*texts("H", "m", "!", field="reasoning_content"), *texts("Y", "e", "s <"), chunk({}, "stop")])
 
     def read_both(*, fast_path: bool = True) -> tuple[list[Any], Any, Any]:
-        mender = Mender(plan=route.plan(PLAIN), hold_empty=True, fast_path=fast_path)
+        mender = Mender(plan=route.plan(PLAIN), may_retry=True, fast_path=fast_path)
         out = b"".join(map(mender.feed, thought))
         mender.start_retry()
         out += b"".join([*map(mender.feed, answer), mender.flush()])

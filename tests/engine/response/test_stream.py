@@ -293,7 +293,7 @@ class TestWhatTheRequestSaid:
 
 
 def test_the_old_names_of_its_attributes_still_work_and_warn() -> None:
-    mender = Mender(model="kimi-k2.5", hold_empty=True)
+    mender = Mender(model="kimi-k2.5", may_retry=True)
     mender.feed(b'data: {"choices": [{"index": 0, "delta": {"reasoning_content": "Hm"}, "finish_reason": "stop"}]}\n\n')
     with pytest.warns(DeprecationWarning, match="normalized_usage"):
         assert mender.counted == mender.normalized_usage

@@ -53,11 +53,12 @@ def test_nothing_comes_after_it(client: str) -> None:
 
 
 class TestChat:
-    def test_text_that_was_held_back_goes_out_first_and_nothing_looks_like_success(self) -> None:
+    def test_half_a_call_is_in_the_report_and_nothing_looks_like_success(self) -> None:
         mender = Mender(plan=plan_for_pair("openai_chat"))
         out = mender.feed(HALF_CALL) + mender.fail(STALLED)
         heard = read_chunks(parse_payloads(read_sse(out)))
-        assert heard[0].content == "Look <|tool"
+        assert heard[0].content == "Look "
+        assert Repaired("stray_marker", "<|tool") in mender.repairs
         assert (heard[0].finish, heard.done) == (None, False)
         assert heard[0].error is not None
         assert heard[0].error["type"] == "timeout_error"

@@ -119,6 +119,22 @@ SHAPES: Final[dict[str, Shape]] = {
         rules={"content_shape"},
         reported="b.png",
     ),
+    "content as a list of only a part that has no text": both(
+        {"content": [{"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}]},
+        rules={"content_shape"},
+        reported="b.png",
+    ),
+    "reasoning as parts of content": both(
+        {"content": [{"type": "thinking", "thinking": REASONING}, *PARTS]},
+        reasoning=REASONING,
+        text="Hello",
+        rules={"content_shape"},
+    ),
+    "reasoning as parts of content, in parts of its own": both(
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": REASONING}]}]},
+        reasoning=REASONING,
+        rules={"content_shape", "empty_answer"},
+    ),
     "an entry of tool_calls that is no object": both(
         {"tool_calls": ["a stray string", CALL]},
         calls=[("ls", '{"a":1}')],

@@ -198,3 +198,19 @@ def test_a_bad_option_is_bad_input_and_not_worth_a_second_try() -> None:
     error = InvalidOption("bad option", field="idPrefix")
     assert isinstance(error, (InvalidInput, MoonshimError, ValueError))
     assert (error.code, error.status, error.retryable) == ("invalid_option", 400, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({}, "k2_repair"),
+        ({"repairOnMismatch": False}, "keep"),
+        ({"idPolicy": "unique"}, "unique"),
+        ({"idPolicy": "unique", "repairOnMismatch": False}, "keep"),
+        ({"idNormalization": True}, "k2"),
+        ({"idNormalization": True, "idPolicy": "keep", "repairOnMismatch": False}, "k2"),
+    ],
+    ids=str,
+)
+def test_the_options_for_ids_are_one_rule(options: dict[str, Any], rule: str) -> None:
+    assert KimiOptions.from_json(options).id_rule == rule

@@ -2,8 +2,9 @@
 
 | format | cannot represent |
 |---|---|
-| openai, qwen, deepseek | Kimi's built-in functions (`$web_search`); custom tools, except openai itself |
-| kimi | custom tools |
+| openai, qwen, deepseek | names outside `[A-Za-z0-9_-]{1,64}`; Kimi's built-in functions (`$web_search`); \
+custom tools, except openai itself |
+| kimi | names outside `[A-Za-z][A-Za-z0-9_-]{0,255}`, except its built-in functions; custom tools |
 | anthropic | names outside `[A-Za-z0-9_-]{1,128}`; `anyOf`, `oneOf`, `allOf` at the top of the schema |
 | mistral | names outside `[A-Za-z0-9_-]{1,64}` |
 | gemma | names its `call:name{key:value}` cannot write; a parameter called `description`, `type`, `properties`, \
@@ -11,7 +12,7 @@
 | xml | names and parameters that `<function=…>` and `<parameter=…>` cannot write |
 | all but the first four | tools that a host runs itself; a schema that does not describe an object |
 
-The four formats of OpenAI's own protocol are not checked further: the host decides which names and schemas it accepts.
+The schemas of the four formats of OpenAI's own protocol are not checked: the host decides which it accepts.
 """
 
 from __future__ import annotations
@@ -22,13 +23,22 @@ from typing import Any, Final
 from moonshim.engine.formats.detect import ToolFormat
 from moonshim.engine.values.conversation import Tool
 
-__all__ = ["OPENAI_PROTOCOL", "unsupported_reason"]
+__all__ = ["OPENAI_PROTOCOL", "invalid_name", "unsupported_reason"]
 
 OPENAI_PROTOCOL: Final[tuple[ToolFormat, ...]] = ("openai", "kimi", "qwen", "deepseek")
 
+# platform.openai.com/docs/api-reference/chat, api-docs.deepseek.com and help.aliyun.com have the same sentence.
+_OPENAI_NAME: Final = (re.compile(r"[a-zA-Z0-9_-]{1,64}"), "letters, digits, _ and - (at most 64)")
 _NAMES: Final[dict[str, tuple[re.Pattern[str], str]]] = {
+    "openai": _OPENAI_NAME,
+    "qwen": _OPENAI_NAME,
+    "deepseek": _OPENAI_NAME,
+    "kimi": (
+        re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,255}"),
+        "letters, digits, _ and -, with a letter first (at most 256)",
+    ),
     "anthropic": (re.compile(r"[a-zA-Z0-9_-]{1,128}"), "letters, digits, _ and - (at most 128)"),
-    "mistral": (re.compile(r"[a-zA-Z0-9_-]{1,64}"), "letters, digits, _ and - (at most 64)"),
+    "mistral": _OPENAI_NAME,
     "gemma": (re.compile(r"[\w.-]+"), "letters, digits, _, . and -"),
     "xml": (re.compile(r"[^<>\s]+"), "characters other than whitespace, < and >"),
 }
@@ -41,7 +51,7 @@ _UNIONS: Final = ("anyOf", "oneOf", "allOf")
 
 
 def unsupported_reason(tool: Tool, format: ToolFormat, hosted_type: str | None) -> str | None:
-    """Why this format cannot represent the tool, or None if it can.
+    """Why this format cannot represent the tool, apart from its name, or None if it can.
 
     `hosted_type` is the `type` of a definition that is not a function.
     """
@@ -54,10 +64,15 @@ def unsupported_reason(tool: Tool, format: ToolFormat, hosted_type: str | None) 
         return None
     if hosted_type is not None:
         return f"a tool of type {hosted_type!r} runs at the host that provides it"
-    named = _NAMES.get(format)
-    if named is not None and named[0].fullmatch(tool.name) is None:
-        return f"its name may contain only {named[1]}"
     return _schema_reason(tool.parameters or {}, format)
+
+
+def invalid_name(tool: Tool, format: ToolFormat, hosted_type: str | None) -> str | None:
+    """Why this format cannot represent the name of a tool that the client runs, or None if it can."""
+    named = _NAMES.get(format)
+    if named is None or hosted_type not in (None, "custom") or tool.name.startswith("$"):
+        return None
+    return None if named[0].fullmatch(tool.name) else f"its name may contain only {named[1]}"
 
 
 def _schema_reason(schema: dict[str, Any], format: ToolFormat) -> str | None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from moonshim.engine.formats.detect import ToolFormat, check_format
-from moonshim.engine.formats.limits import unsupported_reason
+from moonshim.engine.formats.limits import invalid_name, unsupported_reason
 from moonshim.engine.values.conversation import Tool
 from moonshim.engine.values.copies import deep_copy
 from moonshim.engine.wire.json_fields import wrong_type
@@ -60,12 +60,13 @@ def format_tools(tools: Iterable[Tool | Mapping[str, Any]], format: str) -> list
     out = []
     for index, value in enumerate(_as_list(tools)):
         if isinstance(value, Tool):
-            _check(value, target, index)
+            _check(value, target, f"tools[{index}]", ".name")
             out.append(deep_copy(_RENDER[_SHAPES[target]](value, target)))
             continue
         definition = _definition(value, index)
         tool = _parse_openai(definition, f"tools[{index}]")
-        _check(tool, target, index)
+        named = next((f".{key}.name" for key in ("function", "custom") if key in definition), ".name")
+        _check(tool, target, f"tools[{index}]", named)
         if _SHAPES[target] == "openai" and not _lacks_schema(tool, target):
             # Keep the order of keys, so that prompt caches still match.
             out.append(definition if "type" in definition else {"type": "function", **definition})
@@ -97,16 +98,20 @@ def _definition(value: Any, index: int) -> dict[str, Any]:
     return deep_copy(dict(value))
 
 
-def _check(tool: Tool, target: ToolFormat, index: int) -> None:
+def _check(tool: Tool, target: ToolFormat, place: str, name_field: str) -> None:
+    named: str | None = None
     if "hosted" in _shape_extras(tool, "anthropic"):
         # The definition belongs to one host and means nothing to others.
         reason = None if target == "anthropic" else "it runs at Anthropic's own host"
     else:
         hosted = _shape_extras(tool, "openai").get("hosted") or _shape_extras(tool, "openai").get("outer", {})
-        reason = unsupported_reason(tool, target, str(hosted["type"]) if "type" in hosted else None)
-    if reason is not None:
+        hosted_type = str(hosted["type"]) if "type" in hosted else None
+        reason = unsupported_reason(tool, target, hosted_type)
+        named = invalid_name(tool, target, hosted_type) if reason is None else None
+    if reason is not None or named is not None:
         raise CannotExpress(
-            f"tool {tool.name!r} cannot be converted to the format {target}: {reason}", field=f"tools[{index}]"
+            f"tool {tool.name!r} cannot be converted to the format {target}: {reason or named}",
+            field=place if named is None else place + name_field,
         )
 
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["CallDelta", "CallEnded", "CallStarted", "Channel", "Grammar", "GrammarEvent", "Notice", "TextFound"]
+__all__ = [
+    "CallDelta",
+    "CallEnded",
+    "CallLost",
+    "CallResumed",
+    "CallStarted",
+    "Channel",
+    "Grammar",
+    "GrammarEvent",
+    "Notice",
+    "OrphanStarted",
+    "Skim",
+    "TextFound",
+]
 
 Channel: TypeAlias = Literal["text", "reasoning"]
 
@@ -30,6 +44,13 @@ class CallStarted(Struct, frozen=True, gc=False):
     opened: bool = True
 
 
+class OrphanStarted(Struct, frozen=True, gc=False):
+    """A call starts with its arguments. Its header is at the end of this line of text, which is out already."""
+
+    channel: Channel
+    line: str
+
+
 class CallDelta(Struct, frozen=True, gc=False):
     """Text appended to the arguments of the open call."""
 
@@ -42,6 +63,21 @@ class CallEnded(Struct, frozen=True, gc=False):
     closed: bool
 
 
+class CallLost(Struct, frozen=True, gc=False):
+    """A marker shows a call that cannot be read. `raw` is its text with the markers, `rest` what of it is not out yet.
+
+    Where tools are declared the response ends in an error; elsewhere `rest` is text.
+    """
+
+    channel: Channel
+    raw: str
+    rest: str
+
+
+class CallResumed(Struct, frozen=True, gc=False):
+    """The text that follows belongs to the arguments of the host's own last call (`Grammar.resume`)."""
+
+
 class Notice(Struct, frozen=True, gc=False):
     """A stray marker was dropped, or text was moved: reported as `Repaired`."""
 
@@ -49,7 +85,14 @@ class Notice(Struct, frozen=True, gc=False):
     detail: str
 
 
-GrammarEvent: TypeAlias = TextFound | CallStarted | CallDelta | CallEnded | Notice
+GrammarEvent: TypeAlias = (
+    TextFound | CallStarted | OrphanStarted | CallResumed | CallDelta | CallEnded | CallLost | Notice
+)
+
+
+Skim: TypeAlias = Callable[[str], bool]
+"""Reads text if all of it is certainly text in the field's own channel, without events for it; False: nothing was
+done."""
 
 
 class Grammar(Protocol):

@@ -16,7 +16,7 @@ from moonshim.engine.values.type_names import describe_type, name_types
 from moonshim.engine.wire.json_fields import shorten_repr, wrong_type
 from moonshim.errors import InvalidInput, InvalidOption
 
-__all__ = ["Family", "family_of", "generation_of", "host_of", "profile_for"]
+__all__ = ["Family", "describe_guess", "family_of", "generation_of", "host_of", "profile_for"]
 
 Family: TypeAlias = Literal[
     "kimi", "qwen", "deepseek", "llama", "gemma", "glm", "mistral", "hermes", "minimax", "gpt", "claude", "other"
@@ -74,12 +74,17 @@ _MAX_CACHED_NAME: Final = 256
 _MESSAGES_HOST: Final = {"moonshot": "moonshot-anthropic"}
 
 # As in formats.detect, followed by the version: `k2p5`, `k2.5`, `k2-5`; four digits are a date (`k2-0905`).
-_GENERATION: Final = re.compile(r"(?:(?<![^\W_])|(?<=kimi))k([23])(?:[.p_-]([0-9])(?![0-9]))?(?![^\W_])")
+_GENERATION: Final = re.compile(
+    r"(?:(?<![^\W_])|(?<=kimi))k([23])(?:(?:[.p]([0-9]{1,2})|[_-]([0-9]))(?![0-9]))?(?![^\W_])"
+)
+_LATER: Final = re.compile(r"(?:(?<![^\W_])|(?<=kimi))k([0-9]{1,2})(?:[.p][0-9]+)?(?![^\W_])")
+"""The same for any number, in the name of a Kimi."""
 _VERSIONS: Final[dict[str, tuple[tuple[int, Generation], ...]]] = {
     # Newest first: an unknown version is treated as the latest known one before it.
     "2": ((7, "k2.7"), (6, "k2.6"), (5, "k2.5"), (0, "k2")),
     "3": ((1, "k3.1"), (0, "k3")),
 }
+_NEWEST: Final[Generation] = "k3.1"
 # Names without a generation. The newest coding model is K2.7, whose `-highspeed` variant shares these names; K3 also
 # accepts everything that K2.7's stricter rules allow.
 _ALIASES: Final[dict[str, Generation]] = {"kimi-for-coding": "k2.7", "kimi-latest": "k2.7"}
@@ -126,20 +131,57 @@ def host_of(base_url: str | None) -> str:
 
 
 def generation_of(model: str) -> Generation:
-    """The Kimi generation of a model; `other` for every other model and for a Kimi without a version in its name.
+    """The Kimi generation of a model; `kimi` for a Kimi without one in its name, `other` for every other model.
+
+    A version, or a generation, that is higher than those known is treated as the latest known one before it.
 
     >>> [generation_of(name) for name in ("kimi-k2-0905-preview", "moonshotai/Kimi-K2-Thinking", "kimi-k2p5")]
     ['k2', 'k2-thinking', 'k2.5']
     >>> [generation_of(name) for name in ("kimi-k2.7-code", "k3-256k", "k3.1-pro", "kimi-for-coding", "gpt-5")]
     ['k2.7', 'k3', 'k3.1', 'k2.7', 'other']
+    >>> [generation_of(name) for name in ("kimi-k4", "my-kimi")]
+    ['k3.1', 'kimi']
     """
     name = model.lower()
     found = _GENERATION.search(name)
+    if found is not None:
+        version = int(found[2] or found[3] or 0)
+        generation = next(known for least, known in _VERSIONS[found[1]] if version >= least)
+        return "k2-thinking" if generation == "k2" and "thinking" in name else generation
+    if "kimi" not in name:
+        return "other"
+    later = _LATER.search(name)
+    if later is not None and int(later[1]) > max(map(int, _VERSIONS)):
+        return _NEWEST
+    return next((generation for alias, generation in _ALIASES.items() if alias in name), "kimi")
+
+
+def describe_guess(model: str) -> str | None:
+    """What is assumed about a Kimi whose name does not have a known generation; None if nothing has to be.
+
+    >>> describe_guess("kimi-k3"), describe_guess("gpt-5")
+    (None, None)
+    """
+    generation = generation_of(model)
+    if generation == "kimi":
+        return (
+            f"the name {model!r} does not say which Kimi generation it is, so the strictest rules common to all apply;"
+            " the profile field `generation` selects one"
+        )
+    name = model.lower()
+    found = _GENERATION.search(name)
     if found is None:
-        return next((generation for alias, generation in _ALIASES.items() if alias in name), "other")
-    version = int(found[2] or 0)
-    generation = next(known for least, known in _VERSIONS[found[1]] if version >= least)
-    return "k2-thinking" if generation == "k2" and "thinking" in name else generation
+        is_known = generation == "other" or any(alias in name for alias in _ALIASES)
+    else:
+        # A date or a variant (`k2-thinking`) is not a version.
+        version = int(found[2] or found[3] or 0)
+        is_known = version <= max(known for known, _ in _VERSIONS[found[1]])
+    if is_known:
+        return None
+    return (
+        f"{model!r} is newer than the known Kimi generations, and is treated as {generation}; the profile field"
+        " `generation` selects another"
+    )
 
 
 def family_of(model: str) -> Family:

@@ -6,12 +6,14 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.errors import MoonshimError, Problem
 
 __all__ = ["LearnedFields"]
+
+T = TypeVar("T")
 
 _MISSING: Final = re.compile(r"(?i)thinking is enabled but reasoning_content is missing")
 """Moonshot's message, whichever host forwards it."""
@@ -25,15 +27,25 @@ _REFUSED: Final = re.compile(
 )
 """Together: the host has no structured output. One that only refuses this schema does not say so."""
 _PLAIN: Final = ("reasoning_content", "reasoning")
+_MAX_CONTRARY: Final = 8
+"""Responses in a row with another reasoning field after which the host has changed. A host that answers
+from several servers alternates; each change of the field would change the prefix of every conversation."""
 _MAX_TARGETS: Final = 1024
 """Maximum number of targets: clients choose the model names."""
 
 
 class LearnedFields:
-    """Learned profile fields by target: a provider and model, or any other identification of an endpoint. Bounded."""
+    """Learned profile fields by target: a provider and model, or any other identification of an endpoint. Bounded.
+
+    Theory of operation. Errors teach at once. For the reasoning field, the first response of a target decides; later
+    ones that disagree count only as a row without a response that agrees (`_contrary`). So a history's prefix changes
+    at most once, with the first response of a host whose profile names the other field.
+    """
 
     def __init__(self) -> None:
         self._fields: OrderedDict[Hashable, dict[str, Any]] = OrderedDict()
+        self._contrary: OrderedDict[Hashable, int] = OrderedDict()
+        """By target whose reasoning field is known: how many responses in a row had another one."""
 
     def overrides_for(self, target: Hashable) -> dict[str, Any]:
         """Overrides for the next request to this target."""
@@ -62,14 +74,25 @@ class LearnedFields:
 
         A host that refuses requests without reasoning is known to read the field of its profile.
         """
-        if profile.lost_reasoning is None and {field, profile.reasoning_in} == set(_PLAIN):
+        if profile.lost_reasoning is not None or field not in _PLAIN or profile.reasoning_in not in _PLAIN:
+            return
+        # Not the profile's: another response may have taught the field since this request was sent.
+        known = self._fields.get(target, {}).get("reasoning_in", profile.reasoning_in)
+        contrary = 0 if field == known else self._contrary.get(target, _MAX_CONTRARY - 1) + 1
+        if contrary == _MAX_CONTRARY:
             self._store(target, {"reasoning_in": field})
+            contrary = 0
+        _put(self._contrary, target, contrary)
 
     def _store(self, target: Hashable, fields: dict[str, Any]) -> None:
-        self._fields[target] = self._fields.get(target, {}) | fields
-        self._fields.move_to_end(target)
-        while len(self._fields) > _MAX_TARGETS:
-            self._fields.popitem(last=False)
+        _put(self._fields, target, self._fields.get(target, {}) | fields)
+
+
+def _put(table: OrderedDict[Hashable, T], target: Hashable, value: T) -> None:
+    table[target] = value
+    table.move_to_end(target)
+    while len(table) > _MAX_TARGETS:
+        table.popitem(last=False)
 
 
 def _remedies(profile: HostProfile, message: str) -> Iterator[dict[str, Any]]:

@@ -20,10 +20,10 @@ __all__ = [
     "UpstreamDialect",
 ]
 
-Generation: TypeAlias = Literal["k2", "k2-thinking", "k2.5", "k2.6", "k2.7", "k3", "k3.1", "other"]
+Generation: TypeAlias = Literal["k2", "k2-thinking", "k2.5", "k2.6", "k2.7", "k3", "k3.1", "kimi", "other"]
 UpstreamDialect: TypeAlias = Literal["openai_chat", "anthropic"]
 IdPolicy: TypeAlias = Literal["k2", "unique", "keep"]
-HistoryIds: TypeAlias = Literal["k2", "k2_messages", "unique", "keep", "standard", "anthropic", "mistral"]
+HistoryIds: TypeAlias = Literal["k2", "k2_repair", "k2_messages", "unique", "keep", "standard", "anthropic", "mistral"]
 ReasoningIn: TypeAlias = Literal["reasoning_content", "reasoning", "reasoning_details", "echo", "thinking"]
 ReasoningOut: TypeAlias = Literal["reasoning_content", "reasoning", "reasoning_details", "thinking"]
 ThinkingStyle: TypeAlias = Literal[
@@ -71,7 +71,7 @@ class HostProfile(Struct, frozen=True, kw_only=True):
     host: str
     """Host name."""
     generation: Generation
-    """Kimi generation; `other` for every other model."""
+    """Kimi generation; `kimi` for a Kimi whose name has none, `other` for every other model."""
     dialect: UpstreamDialect
     """The protocol that the host speaks."""
 
@@ -79,8 +79,9 @@ class HostProfile(Struct, frozen=True, kw_only=True):
     id_policy: IdPolicy
     """How ids in a reply are rewritten: `k2`: `functions.name:n`; `unique`: only repeated ones; `keep`: never."""
     history_ids: HistoryIds
-    """How ids in the history are rewritten: `k2`: from their position; `k2_messages`: the same with characters that
-    Messages allows; `unique`: only repeated ones; `keep`: never; `standard`, `anthropic`, `mistral`: valid for such
+    """How ids in the history are rewritten: `k2`: from their position; `k2_repair`: only those that are not
+    `functions.name:n`, or repeat a number; `k2_messages`: from their position, with characters that Messages allows;
+    `unique`: only repeated ones; `keep`: never; `standard`, `anthropic`, `mistral`: valid for such
     models (at most 40 letters, digits, `_` and `-`; at most 64 of them; nine letters and digits), and unique."""
 
     # --- reasoning in the history
@@ -195,5 +196,10 @@ class HostProfile(Struct, frozen=True, kw_only=True):
     cache_ttl: Literal["passed", "prompt_cache_options", "cache_control"] | None
     """The field for the lifetime of the cached prompt, `5m` or `1h`. `passed`: not known, so a client's own fields are
     sent as received; –: the host has no lifetimes to choose from."""
+    shows_reasoning: bool
+    """Whether all reasoning is in the response: what is charged and not there was lost."""
+    reads_markers: bool
+    """Whether the host finds every call in what the model wrote: a call in markers in its text is then a quotation, or
+    text that the host could not read, and never run."""
     grammar: GrammarName | None
     """The grammar for calls that leak into the text as markers; None: they are not parsed."""

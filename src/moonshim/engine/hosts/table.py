@@ -60,8 +60,13 @@ which is unverified."""
 _KIMI: Final = tuple(name for name in GENERATIONS if name != "other")
 _K3: Final = ("k3", "k3.1")
 _K2: Final = tuple(name for name in _KIMI if name not in _K3)
-_THINKING_K2: Final = ("k2-thinking", "k2.5", "k2.6", "k2.7")
+"""`kimi` is among them: a Kimi whose name has no generation gets the strictest rules, which are those of K2."""
+_THINKING_K2: Final = ("k2-thinking", "k2.5", "k2.6", "k2.7", "kimi")
+_THINKING: Final = (*_THINKING_K2, *_K3)
 _NEW_K2: Final = ("k2.5", "k2.6", "k2.7")
+_NUMBERED: Final = tuple(name for name in _KIMI if name != "kimi")
+_SEEING: Final = (*_NEW_K2, *_K3, "kimi")
+_NEVER: Final = dict.fromkeys(("temperature", "top_p", "presence_penalty", "frequency_penalty"), Fixed())
 _MISTRAL: Final = ("mistral", "ministral", "magistral", "devstral", "codestral", "mixtral", "pixtral", "voxtral")
 _NO_REASONING: Final = ("gpt", "o1-", "o3-", "o4-", "claude", "gemini", "llama", "gemma", "command", *_MISTRAL)
 """Models whose hosts have no Chat field for the reasoning of earlier turns."""
@@ -150,6 +155,8 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "streaming": "both",
     "takes_cache_key": False,
     "cache_ttl": "passed",
+    "shows_reasoning": False,
+    "reads_markers": False,
     "grammar": None,
 }
 
@@ -195,7 +202,7 @@ _GENERATION_ROWS: Final = (
     # KIMI 3: "open-source hosts: chat_template_kwargs".
     HostRule({"thinking": "template_kwargs"}, generations=(*_NEW_K2, *_K3)),
     HostRule({"can_disable": False, "always_keeps": True}, generations=("k2.7",)),  # KIMI 1a, 3
-    HostRule({"media": frozenset({"image"})}, generations=(*_NEW_K2, *_K3)),
+    HostRule({"media": frozenset({"image"})}, generations=_SEEING),
     # KIMI 1b: ids never reach the prompt of K3, but the reasoning of all turns does.
     HostRule(
         {
@@ -213,15 +220,16 @@ _GENERATION_ROWS: Final = (
         generations=_K3,
     ),
     HostRule({"context_window": 262_144, "output_limit": 262_144}, generations=_K3, models=("256k",)),
+    # A name such as `my-kimi` may be any generation, so it gets what all of them accept: no field for thinking, and no
+    # sampling values, which is always safe (KIMI 3). The first marker decides how its text is parsed.
+    HostRule(
+        {"thinking": None, "can_disable": False, "fixed_sampling": _NEVER, "grammar": "kimi"}, generations=("kimi",)
+    ),
     # Another model family may continue a conversation that a Kimi started. OpenAI has refused ids of more than 40
     # characters, and hosts of models without a reasoning field refuse reasoning.
     HostRule({"history_ids": "standard"}, generations=("other",)),
     HostRule({"reasoning_in": None}, generations=("other",), models=_NO_REASONING),
     HostRule({"reasoning_in": "echo"}, generations=("other",), models=_REASONING),
-    # A Kimi model without a generation in its name: the first marker decides.
-    HostRule(
-        {"grammar": "kimi", "history_ids": "keep", "reasoning_in": "echo"}, generations=("other",), models=("kimi",)
-    ),
     HostRule({"grammar": "kimi"}, models=("kimi-for-coding", "kimi-latest")),
 )
 
@@ -287,6 +295,11 @@ _CHECKED_ROWS: Final = (
     ),
     # kimi-code sends the whole window as its limit, to every model (CLIENTS).
     HostRule({"clips_output": True}, hosts=_OWN, generations=_KIMI),
+    # KIMI 5: every call of Moonshot's own API could be read in its vendor's verification, and no source (KIMI 7) has
+    # markers in the content of its responses. So what looks like a call there is a quotation.
+    HostRule({"reads_markers": True}, hosts=_OWN, generations=_KIMI),
+    # Both pass on everything that the model wrote, in one field or another, unless a request says otherwise.
+    HostRule({"shows_reasoning": True}, hosts=("vllm", "sglang"), generations=_KIMI, dialects=("openai_chat",)),
     # KIMI 3: K2 accepts temperatures from 0 to 1, near 0 with n 1 only.
     HostRule({"temperature_max": 1.0, "one_when_greedy": True}, hosts=_CHECKED, generations=("k2", "k2-thinking")),
     # KIMI 3: "only 1 is allowed for this model", 0.6 with thinking disabled. Moonshot seems to accept more for K2.6
@@ -304,6 +317,7 @@ _CHECKED_ROWS: Final = (
         hosts=_CHECKED,
         generations=(*_NEW_K2, *_K3),
     ),
+    HostRule({"fixed_sampling": _NEVER | {"n": Fixed((1.0,), (1.0,))}}, hosts=_CHECKED, generations=("kimi",)),
     # KIMI 3: "tool_choice 'required' is incompatible with thinking enabled".
     HostRule(
         {"tool_choice_with_thinking": frozenset({"auto", "none"})},
@@ -319,6 +333,9 @@ _CHECKED_ROWS: Final = (
     # KIMI 3: "thinking is enabled but reasoning_content is missing"; an empty string is accepted. K3 does not enforce
     # it on the platform (KIMI 9 has doubts).
     HostRule({"lost_reasoning": ""}, hosts=_OWN, generations=_THINKING_K2),
+    # So is an alias of one: only the models of old have no reasoning.
+    HostRule({"lost_reasoning": ""}, hosts=_OWN, generations=("other",)),
+    HostRule({"lost_reasoning": None}, hosts=_OWN, generations=("other",), models=("moonshot-v1",)),
     # KIMI 4: a thinking block always comes first; an empty one without a signature is enough.
     HostRule({"lost_reasoning": ""}, hosts=_OWN, generations=_K3, dialects=("anthropic",)),
     # KIMI 9: a report of July 2026 has it enforced for K3 on /coding.
@@ -326,7 +343,7 @@ _CHECKED_ROWS: Final = (
     # An unknown host may be a reseller that forwards the request to Moonshot. Elsewhere an empty string does no harm:
     # the templates write empty reasoning anyway (KIMI 1a, 1b). OpenCode Go accepts it, and refuses placeholders that
     # contain words (oh-my-pi#1483).
-    HostRule({"lost_reasoning": ""}, hosts=("generic", *_RESELLERS), generations=(*_THINKING_K2, *_K3)),
+    HostRule({"lost_reasoning": ""}, hosts=("generic", *_RESELLERS), generations=_THINKING),
     # An empty string may count as missing on the way to Moonshot (unverified); a space does not.
     HostRule({"lost_reasoning": " "}, hosts=("openrouter",), generations=_THINKING_K2),
 )
@@ -349,12 +366,11 @@ _OWN_ROWS: Final = (
         hosts=_OWN,
         dialects=("anthropic",),
     ),
-    # KIMI 2: Moonshot renames the ids of the history itself, but refuses repeated ones (K2.x).
+    # KIMI 2: Moonshot renames the ids of the history itself, but refuses repeated ones (K2.x). Its documentation asks
+    # for ids as K2 writes them, so the platform gets those; for Kimi Code there is no such documentation.
     HostRule({"id_policy": "unique"}, hosts=_OWN, generations=_KIMI),
-    HostRule({"history_ids": "unique"}, hosts=_OWN, generations=_KIMI, dialects=("openai_chat",)),
-    HostRule(
-        {"reasoning_in": "reasoning_content"}, hosts=_OWN, generations=(*_THINKING_K2, *_K3), dialects=("openai_chat",)
-    ),
+    HostRule({"history_ids": "unique"}, ("kimi-coding",), _NUMBERED, ("openai_chat",)),
+    HostRule({"reasoning_in": "reasoning_content"}, _OWN, _THINKING, ("openai_chat",)),
     HostRule({"thinking": "thinking_object"}, hosts=_OWN, generations=_NEW_K2, dialects=("openai_chat",)),
     # KIMI 3: K3 documents top-level reasoning_effort; off, none and disabled are refused by Kimi Code.
     HostRule(
@@ -372,9 +388,7 @@ _OWN_ROWS: Final = (
     # whatever the request says; over Messages it ignores `cache_control`.
     HostRule({"cache_ttl": None}, hosts=("kimi-coding",), dialects=("openai_chat",)),
     HostRule({"dynamic_tools": True}, hosts=_OWN, generations=_K3, dialects=("openai_chat",)),  # KIMI 3
-    HostRule(
-        {"media": frozenset({"image", "video"})}, hosts=_OWN, generations=(*_NEW_K2, *_K3), dialects=("openai_chat",)
-    ),
+    HostRule({"media": frozenset({"image", "video"})}, _OWN, _SEEING, ("openai_chat",)),
     # KIMI 3: builtin_function with a name that starts with `$`. There is no evidence for it on /coding.
     HostRule({"web_search": "$web_search"}, hosts=("moonshot",), generations=_KIMI, dialects=("openai_chat",)),
     # KIMI 3: since September 2026 K3 sends reasoning_details, summary and encrypted, and requires them back.
@@ -399,7 +413,7 @@ _HOST_ROWS: Final = (
     HostRule(
         {"reasoning_in": "reasoning_details", "reasoning_out": "reasoning_details", "indexed_details": True},
         hosts=("openrouter",),
-        generations=(*_THINKING_K2, *_K3),
+        generations=_THINKING,
         dialects=("openai_chat",),
     ),
     HostRule(
@@ -421,17 +435,12 @@ _HOST_ROWS: Final = (
     HostRule(
         {"reasoning_in": "reasoning_content"},
         hosts=("fireworks", "siliconflow", "deepinfra", "nim", "sglang"),
-        generations=(*_THINKING_K2, *_K3),
+        generations=_THINKING,
         dialects=("openai_chat",),
     ),
     # KIMI 3: Together, Groq and newer vLLM use `reasoning`; vLLM reads no other field in a request.
     HostRule({"reasoning_out": "reasoning"}, hosts=("together", "groq", "vllm"), dialects=("openai_chat",)),
-    HostRule(
-        {"reasoning_in": "reasoning"},
-        hosts=("together", "groq", "vllm"),
-        generations=(*_THINKING_K2, *_K3),
-        dialects=("openai_chat",),
-    ),
+    HostRule({"reasoning_in": "reasoning"}, ("together", "groq", "vllm"), _THINKING, ("openai_chat",)),
     # SiliconFlow documents enable_thinking at the top of the body (unverified for Kimi).
     HostRule(
         {"thinking": "enable_thinking", "efforts": {}, "keep_all": False},
@@ -501,7 +510,7 @@ _RESELLER_ROWS: Final = (
     HostRule(
         {"reasoning_in": "reasoning", "reasoning_out": "reasoning", "cache_ttl": None},
         hosts=("bedrock",),
-        generations=(*_THINKING_K2, *_K3),
+        generations=_THINKING,
         dialects=("openai_chat",),
     ),
     HostRule({"thinking": None}, hosts=("bedrock",), generations=_NEW_K2, dialects=("openai_chat",)),
@@ -531,7 +540,7 @@ _RESELLER_ROWS: Final = (
     HostRule(
         {"reasoning_in": "reasoning", "reasoning_out": "reasoning"},
         hosts=("ollama",),
-        generations=(*_THINKING_K2, *_K3),
+        generations=_THINKING,
         dialects=("openai_chat",),
     ),
     HostRule(
@@ -561,12 +570,7 @@ _RESELLER_ROWS: Final = (
     ),
     # help.aliyun.com/zh/model-studio/kimi-api: reasoning_content and these limits, for K2 to K2.5. docs.apiyi.com,
     # which forwards to it: `enable_thinking`. Later generations are unverified.
-    HostRule(
-        {"reasoning_in": "reasoning_content"},
-        hosts=("alibaba",),
-        generations=(*_THINKING_K2, *_K3),
-        dialects=("openai_chat",),
-    ),
+    HostRule({"reasoning_in": "reasoning_content"}, ("alibaba",), _THINKING, ("openai_chat",)),
     HostRule(
         {
             "thinking": "enable_thinking",

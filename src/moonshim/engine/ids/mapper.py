@@ -15,7 +15,7 @@ How a lookup is resolved:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
@@ -35,12 +35,15 @@ from moonshim.engine.ids.spelling import (
     mistral_id,
     standard_id,
 )
-from moonshim.engine.values.conversation import ToolCall, ToolResult
+from moonshim.engine.values.conversation import Message, ToolCall, ToolResult
 from moonshim.engine.values.tool_calls import FoundCall, FoundResult, read_call, read_result
+from moonshim.engine.wire.json_fields import wrong_type
 from moonshim.errors import InvalidInput
 
 __all__ = ["HistoryMapper", "Strategy", "ToolIdMapper", "tool_id_strategy"]
 
+_MESSAGE_KEYS: Final = ("role", "speaker", "blocks", "tool_calls", "tool_call_id")
+"""One of them is in every message; a message with calls or a result may lack its role."""
 AnyCall: TypeAlias = ToolCall | dict[str, Any]
 AnyResult: TypeAlias = ToolResult | dict[str, Any]
 
@@ -77,7 +80,7 @@ class HistoryMapper:
     """The ids of one history. The module docstring describes how lookups are resolved."""
 
     def __init__(self, strategy: Strategy, messages: Iterable[Any]) -> None:
-        pairing = pair(messages)
+        pairing = pair(_check_messages(messages))
         ids = strategy.assign(pairing.slots)
         self._unknown_id = strategy.unknown_id
         self._slots = len(ids)
@@ -114,6 +117,20 @@ class HistoryMapper:
         if number is not None:
             return self._ids[number]
         return self._unknown_id(seen.id, seen.name or "", self._slots, self._taken)
+
+
+def _check_messages(messages: Iterable[Any]) -> list[Any]:
+    """The messages as a list. Raises `InvalidInput` for an entry that is none: a call in it would be missed."""
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+        raise wrong_type("messages", "a list of messages", messages)
+    listed = list(messages)
+    for number, message in enumerate(listed):
+        if isinstance(message, dict):
+            if not any(key in message for key in _MESSAGE_KEYS):
+                raise InvalidInput("not a message: it has no role", field=f"messages[{number}]")
+        elif not isinstance(message, Message):
+            raise InvalidInput(f"not a message: {type(message).__name__}", field=f"messages[{number}]")
+    return listed
 
 
 def _kimi_assign(slots: list[Slot]) -> list[str]:

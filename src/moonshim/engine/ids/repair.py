@@ -1,7 +1,7 @@
-"""Tool call ids of a response -> valid ids, call by call.
+"""Tool call ids -> valid ids, call by call.
 
-Streaming and non-streaming responses, native calls and calls found in markers all use the same object: one `assign`
-per call, in the order of delivery.
+The calls of a history that K2 reads, streaming and non-streaming responses, native calls and calls found in markers all
+use the same object: one `assign` per call, in order.
 
 | rule | what happened |
 |---|---|
@@ -17,20 +17,21 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from moonshim.engine.ids.spelling import K2_MAX_INDEX, k2_id, k2_index
+from moonshim.engine.values.options import IdRule
 from moonshim.engine.values.tool_calls import FoundCall, walk_calls
 
 __all__ = ["IdRepairer"]
 
 
 class IdRepairer:
-    """Assigns ids to the calls of one response. One object per response and choice.
+    """Assigns ids to the calls of one response, or of one history. One object per response and choice.
 
-    With `k2`, every id is `prefix.name:index` with an index that neither the history nor the response has used; a
-    valid one is kept. With `unique` no id is used twice, with `keep` all are kept; in both cases, and whenever
-    `repair` is off, a missing id is still generated, in the K2 form. `normalize_all` numbers all calls consecutively,
-    whatever the policy. An id that this object assigned is kept when it comes in again.
+    With `k2_repair`, every id is `prefix.name:index` with an index that neither the history nor the response has used;
+    a valid one is kept. With `k2` all calls are numbered consecutively. With `unique` no id is used twice, with `keep`
+    all are kept; in both cases a missing id is still generated, in the K2 form. An id that this object assigned is kept
+    when it comes in again.
 
-    >>> ids = IdRepairer([], policy="k2")
+    >>> ids = IdRepairer([])
     >>> ids.assign("get_weather", "bad_id"), ids.assign("get_time", "functions.get_time:5")
     (('functions.get_weather:0', 'id_invalid'), ('functions.get_time:5', None))
     """
@@ -39,17 +40,14 @@ class IdRepairer:
         self,
         history: Iterable[Any] | None,
         *,
-        policy: Literal["k2", "unique", "keep"] = "k2",
+        policy: IdRule = "k2_repair",
         prefix: str = "functions",
-        normalize_all: bool = False,
-        repair: bool = True,
         scope: Literal["conversation", "turn"] = "conversation",
         client_messages: Iterable[Any] | None = None,
     ) -> None:
         """`client_messages` is the history with the client's ids, where `history` has the host's."""
-        self._policy: Literal["k2", "unique", "keep"] = policy if repair else "keep"
+        self._policy: IdRule = policy
         self._prefix = prefix
-        self._normalize_all = normalize_all
         self._ids: set[str] = set()
         self._indexes: set[int] = set()
         self._suffixes: dict[str, int] = {}
@@ -86,12 +84,12 @@ class IdRepairer:
         return assigned, rule
 
     def _decide(self, name: str, received: str) -> tuple[str, str | None]:
-        if self._normalize_all:
+        if self._policy == "k2":
             new_id = self._new_id(name)
             return new_id, None if new_id == received else "id_normalized" if received else "id_missing"
         if not received:
             return self._new_id(name), "id_missing"
-        if self._policy == "k2":
+        if self._policy == "k2_repair":
             index = k2_index(received, self._prefix, name)
             is_valid = index is not None and index not in self._indexes and received not in self._ids
             return (received, None) if is_valid else (self._new_id(name), "id_invalid")

@@ -65,9 +65,25 @@ class ArgumentsRecord:
         canonical = _canonical(self._kept)
         return self._kept if canonical is None else canonical
 
+    @property
+    def has_empty_key(self) -> bool:
+        """Whether the object has a value without a key; not known of long ones."""
+        self.settle()
+        if self._digest is not None or '""' not in self._kept:
+            return False
+        try:
+            return "" in msgspec.json.decode(self._kept, type=dict[str, msgspec.Raw])
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return False
+
     def same_as(self, other: ArgumentsRecord) -> bool:
         """Whether both are the same JSON; long ones must be the same text."""
         return self.key == other.key
+
+    def sample(self) -> tuple[str, float]:
+        """What was kept of the text, and how many times longer all of it is."""
+        self.settle()
+        return self._kept, self._size / len(self._kept) if self._kept else 1
 
     @property
     def size(self) -> int:

@@ -25,20 +25,22 @@ from moonshim.engine.values.options import DEFAULT_BUFFER_LIMIT
 from moonshim.engine.values.text_pieces import TextPieces
 from moonshim.engine.wire.json_scanner import ValueScanner
 
-__all__ = ["Arguments", "PlainArguments", "SafeArguments"]
+__all__ = ["Arguments", "PlainArguments", "SafeArguments", "may_be_object"]
 
 _NOT_SPACE: Final = re.compile(r"[^ \t\r\n]")
 _QUOTED_END: Final = re.compile(r'["\\]')
 _UNESCAPED: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 # Where in the arguments the next character stands.
-_START, _BRACE, _EMPTY, _JUNK, _QUOTE, _QUOTED, _VALUE, _AFTER, _TRAIL, _RAW, _INVALID = range(11)
+_START, _BRACE, _EMPTY, _JUNK, _QUOTE, _QUOTED, _VALUE, _AFTER, _TRAIL, _RAW, _INVALID, _LIST = range(12)
 
 _REPORTED: Final = 4096
 """How many characters of invalid arguments are reported."""
 _OPENING: Final = ("{", "[")
 _GROWTH: Final = 6
 """How many times longer arguments can get when they are mended: a control character becomes an escape."""
+_INCOMPLETE: Final = frozenset({"arguments_unclosed", "arguments_empty", "arguments_single_quotes"})
+_OBJECT_BEGINS: Final = re.compile(r"""\{\s*["']""")
 _RECORD_PIECES: Final = ArgumentsRecord.PIECES
 # Possessive, as what is taken is never given back: otherwise the engine notes every step, 150 bytes a character.
 _STRING_BODY: Final = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+')
@@ -49,6 +51,15 @@ def _is_string_body(text: str) -> bool:
     if "\\" in text or '"' in text:
         return _STRING_BODY.fullmatch(text) is not None
     return text.isprintable()
+
+
+def may_be_object(text: str) -> bool:
+    """Whether a text is an object with something in it, or the beginning of one.
+
+    >>> may_be_object('{"a": 1}'), may_be_object("{"), may_be_object("{}")
+    (True, False, False)
+    """
+    return _OBJECT_BEGINS.match(text) is not None
 
 
 class Arguments(Protocol):
@@ -64,6 +75,10 @@ class Arguments(Protocol):
     def repeats(self) -> bool: ...
     @property
     def trails(self) -> bool: ...
+    @property
+    def rewritten(self) -> bool: ...
+    @property
+    def unbraced(self) -> bool: ...
     @property
     def record(self) -> ArgumentsRecord: ...
     def feed(self, text: str) -> str: ...
@@ -82,6 +97,8 @@ class PlainArguments:
     invalid = False
     repeats = False
     trails = False
+    rewritten = False
+    unbraced = False
 
     def __init__(self, record: ArgumentsRecord) -> None:
         self.record: ArgumentsRecord = record
@@ -134,6 +151,9 @@ class SafeArguments:
         "_kept",
         "_kept_size",
         "_limit",
+        "_listed",
+        "_needed",
+        "_only_object",
         "_repairs",
         "_state",
         "complete",
@@ -141,14 +161,30 @@ class SafeArguments:
         "invalid",
         "record",
         "repeats",
+        "rewritten",
+        "unbraced",
     )
 
-    def __init__(self, record: ArgumentsRecord, *, limit: int = DEFAULT_BUFFER_LIMIT) -> None:
+    def __init__(
+        self,
+        record: ArgumentsRecord,
+        *,
+        limit: int = DEFAULT_BUFFER_LIMIT,
+        only_object: bool = False,
+        needed: bool = False,
+    ) -> None:
+        """`only_object`: anything but one object is invalid, as for the arguments of a call. `needed`: the tool cannot
+        be called without arguments, so none are invented for it."""
         self.record: ArgumentsRecord = record
+        self._only_object, self._needed = only_object, needed
+        self._listed = self.unbraced = False
+        """The object is the only item of a list; it has no brackets."""
         self.complete = False
         """Whether the value has ended."""
         self.invalid: bool = False
         """Whether the input is neither JSON nor has exactly one reading as JSON: then the call cannot be run."""
+        self.rewritten: bool = False
+        """Whether the arguments look as if a server's parser had given up on them."""
         self.repeats: bool = False
         """Whether some text that came in one piece began with everything before it, or may have."""
         self._limit = limit
@@ -168,6 +204,7 @@ class SafeArguments:
     def drain(self) -> list[Repaired]:
         if not self._repairs:
             return []
+        self.rewritten = self.rewritten or any(repair.rule in _INCOMPLETE for repair in self._repairs)
         repairs, self._repairs = self._repairs, []
         if self._json is not _READ:
             self._json.repairs = self._repairs
@@ -233,6 +270,10 @@ class SafeArguments:
         if cut and not self.complete:
             return self._finish_inner(cut=True) + held if self._inner is not None else kept + held
         match self._state:
+            case 0 | 3 if kept.strip() in ("", "null", "None") and self._needed:
+                self.invalid = True
+                self._report("arguments_missing", kept)
+                return ""
             case 0:
                 self._report("arguments_empty", held)
                 return self._settle_bare_words("{}")
@@ -241,15 +282,15 @@ class SafeArguments:
             case 3 if kept.strip() in ("null", "None"):
                 self._report("arguments_empty", kept)
                 return self._settle_bare_words("{}")
-            case 3 if SCALAR.fullmatch(kept.strip()):
+            case 3 if not self._only_object and SCALAR.fullmatch(kept.strip()):
                 return self._settle_bare_words(kept)
-            case 3:
+            case 3 | 4 | 11:
                 self.invalid = True
-                self._report("arguments_invalid", kept)
+                self._report("arguments_invalid", kept + held)
                 return ""
             case 5:
                 return self._inner_text(held) + self._finish_inner()
-            case 6 if over and not held and (missing := self._json.missing_brackets()):
+            case 6 if (over or self.unbraced) and not held and (missing := self._json.missing_brackets()):
                 self._report("arguments_unclosed", missing)
                 return self._settle_bare_words(missing)
             case 8 if kept:
@@ -287,7 +328,7 @@ class SafeArguments:
                 self._put("{", out)
                 return at + 1
             case "[":
-                self._state = _VALUE
+                self._state = _LIST if self._only_object and not self._listed else _VALUE
                 return at
             case '"':
                 self._state = _QUOTE
@@ -295,6 +336,23 @@ class SafeArguments:
             case _:
                 self._state = _JUNK
                 return at
+
+    def _list(self, text: str, pos: int, out: list[str]) -> int:
+        """A list in the place of the object: of one object, that object was meant."""
+        found = _NOT_SPACE.search(text, pos + 1, pos + 1 + SPACE_LIMIT)
+        if found is None and len(text) - pos <= SPACE_LIMIT:
+            return self._hold(text, pos)
+        if found is None or text[found.start()] != "{":
+            return self._refuse(text, pos)
+        self._listed = True
+        self._report("arguments_listed", "")
+        self._state = _START
+        return found.start()
+
+    def _refuse(self, text: str, pos: int) -> int:
+        """JSON, and no object: nothing of it goes out."""
+        self._state, self.invalid = _INVALID, True
+        return pos
 
     def _hold(self, text: str, pos: int) -> int:
         """Keep everything from `pos` until more of it is there."""
@@ -346,12 +404,16 @@ class SafeArguments:
         if found is None and len(text) - pos <= SPACE_LIMIT:
             return self._hold(text, pos)
         if found is None or text[found.start()] != "{":
-            # An honest string, or words: whatever it is, it goes out as it came.
             self._state = _VALUE
+            if self._only_object:
+                # An object without its brackets, or no object: then what follows the string is an error.
+                self.unbraced = True
+                self._put("{", out)
+                self._json.open_object()
             return pos
         self._report("arguments_stringified", "")
         self._state = _QUOTED
-        self._inner = SafeArguments(self.record, limit=self._limit)
+        self._inner = SafeArguments(self.record, limit=self._limit, only_object=self._only_object)
         return pos + 1
 
     def _in_quoted(self, text: str, pos: int, out: list[str]) -> int:
@@ -431,14 +493,19 @@ class SafeArguments:
         return at
 
     def _in_trail(self, text: str, pos: int, out: list[str]) -> int:
+        if self._listed and not self._kept and text[pos] == "]":
+            self._state = _AFTER  # the end of the list around the object
+            return pos + 1
         self.add_trail(text[pos:])
         return len(text)
 
     def _judge_trail(self, trail: str) -> None:
         if ArgumentsRecord.of(trail.strip()).same_as(self.record):
             self._report("arguments_doubled", "")
-        elif trail[0] == "{" and self.record.is_empty:
-            # The empty object that went out was a placeholder for this one.
+        elif (self._only_object and may_be_object(trail.lstrip(", \t\r\n"))) or (
+            trail[0] == "{" and self.record.is_empty
+        ):
+            # Another call under the same name, say: one of the two would be lost.
             self.invalid = True
             self._report("arguments_invalid", trail[:_REPORTED])
         else:
@@ -474,4 +541,5 @@ _STEPS: Final = (
     SafeArguments._in_trail,
     SafeArguments._raw,
     SafeArguments._withhold,
+    SafeArguments._list,
 )

@@ -7,12 +7,24 @@ from typing import Final
 
 from moonshim.engine.values.events import Failed, Finished
 
-__all__ = ["CUT_SHORT", "STREAM_ENDED", "is_error", "resolve_finish"]
+__all__ = [
+    "ANSWER_FAILURES",
+    "CALL_IN_CONTENT",
+    "CALL_LOST",
+    "CALL_MISSING",
+    "CALL_UNREADABLE",
+    "CUT_SHORT",
+    "EMPTY_ANSWER",
+    "STOPPED",
+    "STREAM_ENDED",
+    "is_error",
+    "resolve_finish",
+]
 
 CUT_SHORT: Final = frozenset({"length", "content_filter"})
 """Reasons that stay whatever came before: the host stopped the model."""
 
-_STOPPED: Final = frozenset({"eos", "eos_token", "end_turn"})
+STOPPED: Final = frozenset({"eos", "eos_token", "end_turn"})
 """Other words for `stop`, which clients do not know."""
 
 _ERROR: Final = re.compile(
@@ -22,6 +34,24 @@ _ERROR: Final = re.compile(
 
 STREAM_ENDED: Final = Failed(
     "stream_ended", "The host ended the stream without finishing its answer. Send the request again."
+)
+CALL_UNREADABLE: Final = Failed(
+    "call_unreadable", "The model called a tool in a form that cannot be read. Send the request again."
+)
+CALL_MISSING: Final = Failed(
+    "call_missing",
+    "The finish reason is tool_calls, but there is no tool call. Send the request again.",
+)
+CALL_IN_CONTENT: Final = Failed(
+    "call_in_content",
+    "A tool call came as text from a host that reads calls itself, so it may be a quotation. Send the request again.",
+)
+CALL_LOST: Final = Failed(
+    "call_lost",
+    "The host charged for more than it sent: a tool call may be missing. Send the request again.",
+)
+EMPTY_ANSWER: Final = Failed(
+    "empty_answer", "The model stopped after its reasoning, without an answer. Send the request again."
 )
 _CUT_OFF: Final = Failed(
     "arguments_cut_off",
@@ -34,17 +64,31 @@ _INVALID: Final = Failed(
 )
 
 
+ANSWER_FAILURES: Final = frozenset(
+    one.code for one in (CALL_UNREADABLE, CALL_MISSING, CALL_IN_CONTENT, CALL_LOST, EMPTY_ANSWER, _CUT_OFF, _INVALID)
+)
+"""The codes of responses that failed because of what the model wrote, or what a parser made of it."""
+
+
 def is_error(reason: str | None) -> bool:
     """Whether a finish reason is an error in disguise (`engine_overloaded`)."""
     return reason is not None and reason not in CUT_SHORT and _ERROR.search(reason) is not None
 
 
 def resolve_finish(
-    raw: str | None, *, calls: bool, cut_off: bool, enforce: bool, invalid: bool = False
+    raw: str | None,
+    *,
+    calls: bool,
+    cut_off: bool,
+    enforce: bool,
+    invalid: bool = False,
+    lost: Failed | None = None,
+    expects_call: bool = False,
 ) -> Finished | Failed:
     """The end of a response with the finish reason `raw`, with or without whole calls, cut off in a call or not.
 
-    `invalid`: the arguments of a call are not JSON.
+    `invalid`: the arguments of a call are not JSON. `lost`: a call that cannot be delivered. `expects_call`: tools are
+    declared, so a finish reason of `tool_calls` means that there was a call.
 
     >>> resolve_finish("stop", calls=True, cut_off=False, enforce=True).reason
     'tool_calls'
@@ -55,14 +99,18 @@ def resolve_finish(
         return Failed(raw, f"The host broke off its answer: {raw}. Send the request again.")
     if raw in CUT_SHORT:
         return Finished(raw, raw)
+    if lost is not None:
+        return lost
     if cut_off:
         return _CUT_OFF
     if invalid:
         return _INVALID
+    if expects_call and raw == "tool_calls" and not calls:
+        return CALL_MISSING
     if not enforce and raw is not None:
         return Finished(raw, raw)
     if calls:
         return Finished("tool_calls", raw)
-    if raw is None or raw == "tool_calls" or raw in _STOPPED:
+    if raw is None or raw == "tool_calls" or raw in STOPPED:
         return Finished("stop", raw)
     return Finished(raw, raw)

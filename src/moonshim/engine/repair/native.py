@@ -7,18 +7,35 @@ arguments concatenate.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from moonshim.engine.frames import FrameOutput, HeldFrames
-from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Grammar, GrammarEvent, Notice, TextFound
+from moonshim.engine.grammar.protocol import (
+    CallDelta,
+    CallEnded,
+    CallLost,
+    CallResumed,
+    CallStarted,
+    Grammar,
+    GrammarEvent,
+    Notice,
+    OrphanStarted,
+    TextFound,
+)
 from moonshim.engine.repair.cumulative import is_placeholder
+from moonshim.engine.repair.finish import CALL_UNREADABLE
 from moonshim.engine.repair.tool_calls import ToolCallTracker, TrackedCall
 from moonshim.engine.repair.tool_names import DeclaredTools
 from moonshim.engine.values.events import BlockDelta, CallPiece, Repaired
+from moonshim.engine.wire.json_codec import decode_object
 
 __all__ = ["NativeCalls"]
 
+_MARKERS_AT_END: Final = re.compile(r"(?:\s*<\|tool_calls?(?:_section)?_end\|>)*\s*\Z")
 _REPORTED: Final = 1024
 """How many characters of text beside calls in the arguments of another call are reported."""
 
@@ -26,11 +43,16 @@ _REPORTED: Final = 1024
 class _Slot:
     """A call as far as its deltas have come."""
 
-    __slots__ = ("after", "call", "extras", "header", "id", "index", "inner", "late_name", "name", "reported", "unread")
+    __slots__ = (
+        *("after", "call", "extras", "header", "id", "in_id", "index", "inner", "late_name", "name", "reported"),
+        "unread",
+    )
 
     def __init__(self, index: int | None) -> None:
         self.index = index
         self.id: str | None = None
+        self.in_id = ""
+        """Arguments that came in the id."""
         self.name = ""
         self.late_name = ""
         self.reported: set[str] = set()
@@ -83,11 +105,14 @@ class NativeCalls:
         slot = self._slot_for(piece, output)
         if slot is not self._last:
             self.settle_names(output, but=slot)
+            self._end_odd(output)
             replaces = slot.call is not None and slot.call in self._empty
             joins = output is self._emptied and bool(piece.arguments) and is_placeholder(piece.arguments)
             if not replaces and not joins:
                 self._settle_arguments(output)
             self._last = slot
+        if piece.id and "{" in piece.id:
+            piece = self._split_id(slot, piece, output)
         if piece.odd:
             self._report_once(slot, piece.odd, output)
         if piece.extras:
@@ -108,12 +133,36 @@ class NativeCalls:
             if slot.call.is_awaited:
                 self._awaited[slot.call] = None
 
+    def _split_id(self, slot: _Slot, piece: CallPiece, output: FrameOutput) -> CallPiece:
+        """A server that found no arguments marker left the arguments in the id."""
+        assert piece.id is not None
+        head, brace, rest = piece.id.partition("{")
+        slot.id = head.strip() or None
+        slot.in_id = _MARKERS_AT_END.sub("", brace + rest)
+        self._report_once(slot, "arguments in the id", output)
+        return replace(piece, id=slot.id)
+
     @property
     def is_idle(self) -> bool:
         """Whether no name is open and nothing is held back."""
         return not (self._unsettled or self._empty) and not (
             (last := next(reversed(self._open), None)) is not None and (last.whole or last.arguments.held)
         )
+
+    def unfinished(self) -> TrackedCall | None:
+        """The call that came last, if it has no arguments, or not all of them: text may bring the rest."""
+        call = self._last.call if self._last is not None else None
+        if call is None or call.raw is not None or call.ended or call.spilled or call not in self._open:
+            return None
+        return None if call.arguments.complete else call
+
+    def hand_over(self, call: TrackedCall, output: FrameOutput) -> None:
+        """The rest of this call comes as text: the host sends no more of it."""
+        self._tracker.settle_deltas(call, output)
+        self._open.pop(call, None)
+        self._empty.pop(call, None)
+        if self._unfinished is call:
+            self._unfinished = None
 
     def continued_call(self, index: int) -> TrackedCall | None:
         """The call that this index continues, when all that can follow is more of its arguments."""
@@ -148,6 +197,7 @@ class NativeCalls:
             self._empty[call] = True
             return
         self._end_after(slot, output)
+        self._read_id(slot, output)
         self._empty.pop(call, None)
         self._tracker.settle(call, output)
         if call.arguments.complete and call in self._open:
@@ -161,6 +211,8 @@ class NativeCalls:
         self.settle_names(output)
         for slot in [*self._read_on]:
             self._end_after(slot, output)
+        for slot in [*self._by_index.values(), *self._by_id.values()]:
+            self._read_id(slot, output)
         for call in self._open:
             self._tracker.end(call, output, closed=False)
         self.begun = False
@@ -214,6 +266,15 @@ class NativeCalls:
                         slot.unread = (slot.unread + text)[:_REPORTED]
                     else:
                         call.arguments.add_trail(text)
+                case CallLost(raw=raw, rest=rest):
+                    if self._tracker.fails_lost_calls:
+                        self._tracker.lose(CALL_UNREADABLE, raw, output)
+                    elif call.ended:
+                        slot.unread = (slot.unread + rest)[:_REPORTED]
+                    else:
+                        call.arguments.add_trail(rest)
+                case OrphanStarted() | CallResumed():
+                    raise AssertionError("the grammar behind arguments reads whole calls")
                 case CallStarted():
                     self._end(call, output, closed=True)
                     slot.inner = self._tracker.begin_from_grammar(one, "native", output)
@@ -245,6 +306,27 @@ class NativeCalls:
         slot.unread = ""
 
     # -- which call ------------------------------------------------------------------
+
+    def _read_id(self, slot: _Slot, output: FrameOutput) -> None:
+        """Arguments in an id are those of its call, unless it has others: then one of the two is lost."""
+        in_id, slot.in_id = slot.in_id, ""
+        call = slot.call
+        if not in_id or call is None or call.ended:
+            return
+        if call.arguments.record.size or ("<|" in in_id and decode_object(in_id.encode("utf-8", "replace")) is None):
+            self._tracker.lose(CALL_UNREADABLE, in_id, output)
+        else:
+            self._tracker.grow(call, in_id, output)
+
+    def _end_odd(self, output: FrameOutput) -> None:
+        """Another call begins: one whose arguments have no end of their own is over."""
+        slot = self._last
+        if slot is None or slot.call is None:
+            return
+        self._read_id(slot, output)
+        if slot.call.arguments.unbraced and slot.call in self._open:
+            del self._open[slot.call]
+            self._tracker.end(slot.call, output, closed=True)
 
     def _slot_for(self, piece: CallPiece, output: FrameOutput) -> _Slot:
         if piece.index is not None:

@@ -5,29 +5,48 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import Struct
+
 from moonshim.engine.frames import FrameOutput, HeldFrames
+from moonshim.engine.grammar.kimi.guard import MarkerGuard
 from moonshim.engine.grammar.protocol import (
     CallDelta,
     CallEnded,
+    CallLost,
+    CallResumed,
     CallStarted,
     Channel,
     Grammar,
     GrammarEvent,
     Notice,
+    OrphanStarted,
     TextFound,
 )
 from moonshim.engine.ids import IdRepairer
+from moonshim.engine.repair.argument_record import ArgumentsRecord
+from moonshim.engine.repair.billed import UNSEEN, arrived_tokens, is_missing, most_tokens
 from moonshim.engine.repair.blocks import BlockTracker
-from moonshim.engine.repair.finish import CUT_SHORT, STREAM_ENDED, is_error, resolve_finish
+from moonshim.engine.repair.finish import (
+    CALL_IN_CONTENT,
+    CALL_LOST,
+    CALL_UNREADABLE,
+    CUT_SHORT,
+    EMPTY_ANSWER,
+    STOPPED,
+    STREAM_ENDED,
+    is_error,
+    resolve_finish,
+)
 from moonshim.engine.repair.native import NativeCalls
 from moonshim.engine.repair.native_ids import NativeIdWatcher
 from moonshim.engine.repair.tool_calls import ToolCallTracker, TrackedCall
 from moonshim.engine.repair.tool_names import DeclaredTools
 from moonshim.engine.upstream_events import SignatureReported
+from moonshim.engine.values.conversation import Usage
 from moonshim.engine.values.events import BlockDelta, CallPiece, Failed, Finished, Repaired
 from moonshim.engine.values.options import KimiOptions
 
-__all__ = ["NOT_PARSED", "ParsedText", "ResponseRepairer", "named_prefix_length"]
+__all__ = ["NOT_PARSED", "Expectation", "ParsedText", "ResponseRepairer", "named_prefix_length"]
 
 _CHANNELS: Final[tuple[Channel, Channel]] = ("reasoning", "text")
 _SURELY_A_MARKER: Final = 3
@@ -52,6 +71,22 @@ NOT_PARSED: Final = ParsedText([])
 """The text has not been looked at."""
 
 
+class Expectation(Struct, frozen=True):
+    """What a complete response to the request has: then one that lacks it can be recognised."""
+
+    fails_lost_calls: bool = False
+    """Whether a response that lacks a call of the model ends in an error: tools are declared and may be called."""
+    fails_empty: bool = False
+    """Whether a response without text and calls does, too."""
+    k3: bool = False
+    """How the model writes calls, which decides how many tokens they have."""
+    thinks: bool | None = None
+    """False: the response shows all that the model thinks, or it does not think; None: it may hide some."""
+
+
+NOTHING_EXPECTED: Final = Expectation()
+
+
 class ResponseRepairer:
     """Applies every rule to one choice. It is fed what came, in order, and ends exactly once."""
 
@@ -62,12 +97,18 @@ class ResponseRepairer:
         ids: IdRepairer,
         grammars: dict[Channel, Grammar],
         after_arguments: Callable[[], Grammar] | None = None,
+        *,
+        host_reads_calls: bool = False,
+        expectation: Expectation = NOTHING_EXPECTED,
     ) -> None:
-        """`after_arguments` makes the grammar that reads what follows the arguments of a native call."""
-        self._options = options
+        """`after_arguments` makes the grammar that reads what follows the arguments of a native call.
+        `host_reads_calls`: a call in markers in the text is none of the model's, or the host would have read it."""
+        self._options, self._expectation = options, expectation
         self._grammars = grammars
         self.blocks: BlockTracker = BlockTracker()
-        self._tracker = ToolCallTracker(declared, options, ids, self.blocks)
+        self._tracker = ToolCallTracker(
+            declared, options, ids, self.blocks, fails_lost_calls=expectation.fails_lost_calls
+        )
         self._native = NativeCalls(self._tracker, declared, after_arguments)
         self.watch: NativeIdWatcher | None = (
             None
@@ -75,8 +116,18 @@ class ResponseRepairer:
             else NativeIdWatcher(ids, self.blocks, mends=options.repair_on_mismatch or options.id_normalization)
         )
         """Follows native calls where their deltas are not to be touched but for the identifiers."""
+        self._skims: dict[Channel, MarkerGuard | None] = {
+            channel: grammar if isinstance(grammar, MarkerGuard) else None for channel, grammar in grammars.items()
+        }
         self._held_frames: dict[Channel, HeldFrames] = {"reasoning": HeldFrames(), "text": HeldFrames()}
+        self._host_reads_calls = host_reads_calls
         self._open: dict[Channel, TrackedCall] = {}
+        self._signed = False
+        """Whether the host's reasoning comes with data of its own: then it may be a summary."""
+        self._skipped: set[Channel] = set()
+        """Fields in which a call is being read that is not delivered."""
+        self._resumable: TrackedCall | None = None
+        """A native call without all of its arguments, which the text may bring."""
         self._held: dict[Channel, str] = {"reasoning": "", "text": ""}
         """The text that the grammar of each field holds back."""
         self.numbers: dict[int, int] = self.blocks.numbers
@@ -92,6 +143,8 @@ class ResponseRepairer:
             return
         if self._native.begun or self._open or self._held["text" if channel == "reasoning" else "reasoning"]:
             self._interrupt(channel, output)
+            if channel == "text" and self._native.begun:
+                self._offer_rest()
         if channel == "reasoning" and (other := self._grammars.get("text")) is not None:
             # Reasoning has a field of its own here, so `<think>` in the text is only a word.
             other.tags_are_text = True
@@ -109,6 +162,16 @@ class ResponseRepairer:
                 return
         self._handle(channel, before, found, grammar.held, output)
 
+    def _offer_rest(self) -> None:
+        """Text comes behind a native call that is not whole: the server's parser may have given up."""
+        call = self._native.unfinished()
+        if call is None or call is self._resumable or "text" in self._open or self._tracker.lost is not None:
+            return
+        grammar = self._grammars.get("text")
+        if self._tracker.fails_lost_calls and isinstance(grammar, MarkerGuard) and not self._held["text"]:
+            self._resumable = call
+            grammar.resume()
+
     def _add_text(self, channel: Channel, text: str, output: FrameOutput) -> None:
         blocks = self.blocks
         if blocks.open_channel == channel and (blocks.has_text or channel == "reasoning"):
@@ -118,8 +181,13 @@ class ResponseRepairer:
 
     def feed_call(self, piece: CallPiece, output: FrameOutput, mended: str | None = None) -> None:
         """The host sent an entry of a native tool delta."""
+        if self._resumable is not None:
+            self._resumable = None
+            self._handle("text", self._held["text"], self._grammars["text"].flush(), "", output)
         if self._open or self._held["text"] or self._held["reasoning"]:
             self._interrupt(None, output)
+        if isinstance(guard := self._grammars.get("text"), MarkerGuard):
+            guard.called()
         self._native.feed(piece, output, mended)
 
     def close_call(self, index: int, output: FrameOutput, *, explicit: bool = True) -> None:
@@ -138,6 +206,7 @@ class ResponseRepairer:
     def sign(self, signed: SignatureReported, output: FrameOutput) -> None:
         """The host said what it wants back with the reasoning that it has just sent."""
         before = self._held["reasoning"]
+        self._signed = self._signed or bool(signed.signature or signed.details)
         if before and (signed.signature or signed.details or self.blocks.open_channel != "reasoning"):
             self._handle("reasoning", before, self._grammars["reasoning"].flush(), "", output)
         self.blocks.sign(signed, output)
@@ -147,7 +216,7 @@ class ResponseRepairer:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is held back, so that the next text may be read on the fast path."""
-        if self.ending is not None or self._held["text"] or self._held["reasoning"]:
+        if self.ending is not None or self._held["text"] or self._held["reasoning"] or self._skipped:
             return False
         if self._open and any(call.whole for call in self._open.values()):
             return False
@@ -161,6 +230,19 @@ class ResponseRepairer:
                 return NOT_PARSED
             self._note_text(channel, text)
             return None
+        guard = self._skims[channel]
+        if guard is not None:
+            if self.blocks.open_channel == channel:
+                if guard.skim(text):
+                    if channel == "text" and not self.blocks.has_text:
+                        self.blocks.has_text = not text.isspace()
+                    return None
+            elif guard.skim_value(text) and (call := self._open.get(channel)) is not None and call.block >= 0:
+                mended = call.arguments.feed(text)
+                if mended == text:
+                    self.growing = call.block
+                    return mended
+                return ParsedText([CallDelta(text)], mended)
         found = grammar.feed(text)
         if len(found) != 1:
             return ParsedText(found)
@@ -171,8 +253,8 @@ class ResponseRepairer:
             self._note_text(channel, text)
             return None
         if type(one) is CallDelta:
-            call = self._open[channel]
-            if call.block < 0:
+            call = self._open.get(channel)
+            if call is None or call.block < 0:
                 return ParsedText(found)
             mended = call.arguments.feed(one.text)
             if mended != text:
@@ -260,14 +342,24 @@ class ResponseRepairer:
         self._drain(output)
         if self.ending is not None:
             return
-        ending = resolve_finish(
+        ending = self.resolve(raw)
+        if ending is EMPTY_ANSWER:
+            output.events.append(Repaired("empty_answer", "no text and no call"))
+        self._end(ending, output)
+
+    def resolve(self, raw: str | None) -> Finished | Failed:
+        """How a response with this finish reason ends, if nothing more follows."""
+        if self._expectation.fails_empty and raw in (None, "stop", *STOPPED) and self.is_empty:
+            return EMPTY_ANSWER
+        return resolve_finish(
             raw,
             calls=self.calls > 0,
             cut_off=self._tracker.cut_off or (self.watch is not None and self.watch.cut_off),
             invalid=self._tracker.invalid,
+            lost=self._tracker.lost,
+            expects_call=self._expectation.fails_lost_calls,
             enforce=self._options.enforce_finish_reason_loop,
         )
-        self._end(ending, output)
 
     def break_off(self, output: FrameOutput) -> None:
         """The stream ended without a finish reason."""
@@ -275,6 +367,13 @@ class ResponseRepairer:
         self._drain(output)
         if self.ending is None:
             self._end(STREAM_ENDED, output)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a call may still come of what is being read or held."""
+        return bool(self._open) or any(
+            isinstance(guard, MarkerGuard) and guard.is_undecided for guard in self._grammars.values()
+        )
 
     @property
     def calls(self) -> int:
@@ -285,6 +384,41 @@ class ResponseRepairer:
     def only_reasoning(self) -> bool:
         """Whether everything so far is reasoning."""
         return self.blocks.has_reasoning and not self.blocks.has_text and not self.calls
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is neither text nor a call, nor the trace of one."""
+        return not (self.blocks.has_text or self.calls or self._tracker.lost)
+
+    def account(self, usage: Usage | None) -> Failed | None:
+        """Whether the host charged for clearly more than arrived; None: nothing shows that."""
+        expected, ending = self._expectation, self.ending
+        if not expected.fails_lost_calls or not isinstance(ending, Finished) or ending.reason in CUT_SHORT:
+            return None
+        if usage is None or usage.output_tokens is None or self._signed or self._tracker.got_more:
+            return None
+        guards = [self._grammars.get(channel) for channel in _CHANNELS]
+        samples = []
+        for guard in guards:
+            if not isinstance(guard, MarkerGuard):
+                return None
+            guard.said.settle()
+            samples.append(guard.said.sample)
+        tight = self._tracker.looks_incomplete
+        leaks = any(isinstance(guard, MarkerGuard) and guard.has_markers for guard in guards)
+        shown = self.blocks.has_reasoning or expected.thinks is False
+        if not (shown or tight or leaks):
+            return None  # it may think without showing it
+        calls = [(name, call.arguments.record) for name, call in self._tracker.records]
+        arrived = arrived_tokens(samples, calls, k3=expected.k3, tight=tight) + (
+            0 if self.blocks.has_reasoning else UNSEEN
+        )
+        text, scale = samples[0].sampled()
+        reasoning = most_tokens(text) * scale
+        if not is_missing(usage, arrived, reasoning, tight=tight):
+            return None
+        self.ending = CALL_LOST
+        return CALL_LOST
 
     def drain_late(self, output: FrameOutput) -> None:
         """Text that came after the end, and was held back, goes out all the same."""
@@ -316,6 +450,8 @@ class ResponseRepairer:
         self._native.settle_names(output)
         for channel in sorted(_CHANNELS, key=lambda one: not self._held_frames[one].is_awaited):
             grammar, before = self._grammars.get(channel), self._held[channel]
+            if isinstance(grammar, MarkerGuard):
+                grammar.end(called=self._tracker.over and not self.calls)
             if grammar is not None and ((found := grammar.flush()) or before):
                 self._handle(channel, before, found, "", output)
         self._native.finish(output)
@@ -378,14 +514,57 @@ class ResponseRepairer:
             match one:
                 case TextFound():
                     self._add_text(one.channel, one.text, output)
-                case CallStarted():
-                    self._open[channel] = self._tracker.begin_from_grammar(one, "markers", output)
+                case CallStarted() | OrphanStarted():
+                    self._begin_call(channel, one, output)
+                case CallResumed():
+                    assert self._resumable is not None, "only the rest of a call that was offered is resumed"
+                    self._open[channel], self._resumable = self._resumable, None
+                    self._native.hand_over(self._open[channel], output)
+                    output.events.append(Repaired("arguments_in_text", self._open[channel].name or ""))
                 case CallDelta():
-                    self._tracker.grow(self._open[channel], one.text, output, mended)
+                    if channel not in self._skipped:
+                        self._tracker.grow(self._open[channel], one.text, output, mended)
                 case CallEnded():
-                    self._tracker.end(self._open.pop(channel), output, closed=one.closed)
+                    if channel in self._skipped:
+                        self._skipped.discard(channel)
+                    else:
+                        self._tracker.end(self._open.pop(channel), output, closed=one.closed)
+                case CallLost():
+                    self._lose_call(channel, one, output)
                 case Notice():
+                    if one.rule == "stray_marker" and not self._expectation.k3:
+                        self._tracker.looks_incomplete = True
                     output.events.append(Repaired(one.rule, one.detail))
+
+    def _begin_call(self, channel: Channel, found: CallStarted | OrphanStarted, output: FrameOutput) -> None:
+        if self._host_reads_calls and channel == "text":
+            self._skipped.add(channel)
+            detail = found.header or found.name or "" if isinstance(found, CallStarted) else found.line
+            self._tracker.lose(CALL_IN_CONTENT, detail, output)
+        elif isinstance(found, CallStarted):
+            self._open[channel] = self._tracker.begin_from_grammar(found, "markers", output)
+        elif (call := self._tracker.begin_orphan(found, output)) is not None:
+            self._open[channel] = call
+        else:
+            self._skipped.add(channel)
+            self._tracker.lose(CALL_UNREADABLE, found.line, output)
+
+    def _lose_call(self, channel: Channel, lost: CallLost, output: FrameOutput) -> None:
+        if not self._tracker.fails_lost_calls:
+            output.events.append(Repaired("unreadable_call", lost.raw))
+            self._add_text(lost.channel, lost.rest, output)
+        elif not lost.rest and self._repeats_last_call(lost.raw):
+            output.events.append(Repaired("arguments_doubled", lost.raw))
+        elif self._host_reads_calls and channel == "text":
+            self._tracker.lose(CALL_IN_CONTENT, lost.raw, output)
+        else:
+            self._tracker.lose(CALL_UNREADABLE, lost.raw, output)
+
+    def _repeats_last_call(self, raw: str) -> bool:
+        """Whether text with an end marker is the arguments of the call before it once more."""
+        text = raw[: raw.rfind("<|")].strip()
+        records = self._tracker.records
+        return bool(records and text) and ArgumentsRecord.of(text).same_as(records[-1][1].arguments.record)
 
     def _interrupt(self, channel: Channel | None, output: FrameOutput) -> None:
         """Something else begins: the start of what might have been a marker was only text."""

@@ -393,12 +393,18 @@ class SchemaArguments:
     __slots__ = ("_begun", "_inner", "_repairs", "_walk", "record")
 
     def __init__(
-        self, record: ArgumentsRecord, schema: dict[str, Any] | Schema, *, limit: int = DEFAULT_BUFFER_LIMIT
+        self,
+        record: ArgumentsRecord,
+        schema: dict[str, Any] | Schema,
+        *,
+        limit: int = DEFAULT_BUFFER_LIMIT,
+        only_object: bool = False,
+        needed: bool = False,
     ) -> None:
         """`schema` may have been read before: one serves all calls of its tool."""
         self.record = record
         # What was delivered is not what `SafeArguments` saw, and it needs the latter to know a repetition.
-        self._inner = SafeArguments(ArgumentsRecord(), limit=limit)
+        self._inner = SafeArguments(ArgumentsRecord(), limit=limit, only_object=only_object, needed=needed)
         self._repairs: list[Repaired] = []
         read = schema if isinstance(schema, Schema) else Schema(schema)
         self._walk: _Walk | None = _Walk(read, read.top, self._repairs, limit, "$", 0)
@@ -426,6 +432,14 @@ class SchemaArguments:
     @property
     def trails(self) -> bool:
         return self._inner.trails
+
+    @property
+    def rewritten(self) -> bool:
+        return self._inner.rewritten
+
+    @property
+    def unbraced(self) -> bool:
+        return self._inner.unbraced
 
     def feed(self, text: str) -> str:
         mended = self._inner.feed(text)

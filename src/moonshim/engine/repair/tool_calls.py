@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from moonshim.engine.frames import FrameOutput, HeldFrames, grow_block
-from moonshim.engine.grammar.protocol import CallStarted, Channel
+from moonshim.engine.grammar.protocol import CallStarted, Channel, OrphanStarted
 from moonshim.engine.ids import IdRepairer
 from moonshim.engine.repair.argument_record import ArgumentsRecord
-from moonshim.engine.repair.arguments import Arguments, PlainArguments, SafeArguments
+from moonshim.engine.repair.arguments import Arguments, PlainArguments, SafeArguments, may_be_object
 from moonshim.engine.repair.blocks import BlockTracker
-from moonshim.engine.repair.cumulative import CumulativeDeltas, is_placeholder
+from moonshim.engine.repair.cumulative import CumulativeDeltas
 from moonshim.engine.repair.duplicates import DuplicateWatch, Source
+from moonshim.engine.repair.finish import CALL_UNREADABLE
 from moonshim.engine.repair.tool_names import DeclaredTools, unwrap
 from moonshim.engine.values.conversation import Tool
-from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Repaired
+from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, Failed, Repaired
 from moonshim.engine.values.options import KimiOptions
 from moonshim.engine.values.text_pieces import TextPieces
 
@@ -36,6 +37,10 @@ _PLAIN_KEYS: Final = frozenset(
 _STRING_KEYS: Final = frozenset(
     {"type", "title", "description", "default", "examples", "enum", "format", "pattern", "minLength", "maxLength"}
 )
+
+
+_DROPPED: Final = frozenset({"arguments_doubled", "arguments_trailing", "arguments_leading_junk"})
+"""Repairs that drop what the host has charged for."""
 
 
 class TrackedCall:
@@ -100,7 +105,15 @@ class TrackedCall:
 class ToolCallTracker:
     """Delivers the calls of one choice, in order, each once."""
 
-    def __init__(self, declared: DeclaredTools, options: KimiOptions, ids: IdRepairer, blocks: BlockTracker) -> None:
+    def __init__(
+        self,
+        declared: DeclaredTools,
+        options: KimiOptions,
+        ids: IdRepairer,
+        blocks: BlockTracker,
+        *,
+        fails_lost_calls: bool = False,
+    ) -> None:
         self._declared = declared
         self._options = options
         self._ids = ids
@@ -110,12 +123,22 @@ class ToolCallTracker:
         """Those of the tools that were called."""
         self._duplicates = DuplicateWatch()
         self.delivered: int = 0
+        self.records: list[tuple[str, TrackedCall]] = []
+        """The calls that went out, with their names at the host."""
         self.cut_off: bool = False
         """Whether some call broke off in the middle of its arguments."""
         self.invalid: bool = False
         """Whether the arguments of some call are not JSON."""
         self.cut = False
         """Set when the answer was truncated: what is missing is then not made up."""
+        self.got_more: bool = False
+        """Whether the host sent more than goes out: the same call or arguments twice, say."""
+        self.looks_incomplete: bool = False
+        """Whether some call looks as if a server had lost a part of its arguments."""
+        self.lost: Failed | None = None
+        """Why a call of the model cannot be delivered."""
+        self.fails_lost_calls: bool = fails_lost_calls
+        """Whether that ends the response in an error; otherwise what is left of such a call is text."""
         self.over = False
         """Set when the host said that the response ends in its calls: then native ones are over, too."""
 
@@ -146,15 +169,37 @@ class ToolCallTracker:
         """A grammar found the header of a call."""
         call = TrackedCall(source, found.channel, found.header or None, found.name)
         self.begin(call, output, opened=found.opened)
-        if not found.opened and call.name is not None:
+        if not found.opened and call.name is not None and self._options.repair_arguments == "off":
             output.events.append(Repaired("arguments_empty", found.header))
             self.grow(call, "{}", output)
         return call
+
+    def begin_orphan(self, found: OrphanStarted, output: FrameOutput) -> TrackedCall | None:
+        """Arguments came without the markers before them; None if nothing says whose they are."""
+        header = self._declared.name_before(found.line)
+        if header is None and self.fails_lost_calls:
+            return None
+        name, call_id = header if header is not None else (None, "")
+        call = TrackedCall("markers", found.channel, call_id or None, name)
+        self.begin(call, output)
+        return call
+
+    def lose(self, failed: Failed, raw: str, output: FrameOutput) -> None:
+        """A call of the model cannot be delivered; the first reason counts."""
+        output.events.append(Repaired("unreadable_call" if failed is CALL_UNREADABLE else "call_in_content", raw))
+        self.lost = self.lost or failed
 
     def deltas(self) -> CumulativeDeltas | None:
         """How the deltas of a native call are added up; None: as they come, where arguments are left alone."""
         options = self._options
         return None if options.repair_arguments == "off" else CumulativeDeltas(options.buffer_limit)
+
+    def settle_deltas(self, call: TrackedCall, output: FrameOutput) -> None:
+        """No more native deltas come for this call."""
+        if call.deltas is not None:
+            for new, owner in call.deltas.finish(output):
+                self._grow(call, new, owner)
+            call.deltas = None
 
     def grow(self, call: TrackedCall, text: str, output: FrameOutput, mended: str | None = None) -> None:
         """The arguments grow; `mended` is what has already become of this text, if anything has."""
@@ -172,8 +217,9 @@ class ToolCallTracker:
             return
         if call.ended:
             output.events.append(Repaired("arguments_trailing", text))
-            if text.lstrip()[:1] == "{" and not is_placeholder(text) and call.arguments.record.is_empty:
-                # The empty object that went out was a placeholder for this one.
+            self.got_more = True
+            if may_be_object(text.lstrip()) and not ArgumentsRecord.of(text.strip()).same_as(call.arguments.record):
+                # The empty object that went out was a placeholder for this one, or two calls share a name.
                 self.invalid = True
             return
         if call.raw is not None:
@@ -189,6 +235,7 @@ class ToolCallTracker:
 
     def _report_repairs(self, call: TrackedCall, output: FrameOutput) -> None:
         for repair in call.arguments.drain():
+            self.got_more = self.got_more or repair.rule in _DROPPED
             output.events.append(repair)
 
     def _pass_on(self, call: TrackedCall, before: str, mended: str, output: FrameOutput) -> None:
@@ -238,12 +285,19 @@ class ToolCallTracker:
         self._report_repairs(call, output)
         self._pass_on(call, before, rest, output)
         call.complete = call.arguments.complete and not two_values
+        tool = self._declared.by_name.get(call.name or "")
+        properties = (tool.parameters or {}).get("properties") if tool is not None else None
+        if properties and "" not in properties and self.fails_lost_calls and call.arguments.record.has_empty_key:
+            # A server that found no key filed the value under none.
+            call.complete = False
         if call.arguments.invalid or two_values:
             self.invalid = True
         elif not call.complete:
             # Whatever ended the call: it cannot be run.
             output.events.append(Repaired("arguments_unfinished" if closed else "arguments_truncated", call.name or ""))
             self.cut_off = True
+        if (properties and call.arguments.record.is_empty) or call.arguments.rewritten:
+            self.looks_incomplete = True
         if call.block < 0:
             self._deliver_whole(call, output)
         else:
@@ -282,6 +336,9 @@ class ToolCallTracker:
                 output.events.append(Repaired("tool_name_inferred", f"{call.wire_id or ''} -> {name}"))
                 for repair in trial.drain():
                     output.events.append(repair)
+        if name is None and self.fails_lost_calls:
+            self.lose(CALL_UNREADABLE, f"{call.wire_id or ''}{raw}", output)
+            return False
         if name is None:
             output.events.append(Repaired("unreadable_call", f"{call.wire_id or ''}{raw}"))
             self._blocks.add_text(call.channel, f"{call.wire_id or ''}{raw}", output)
@@ -311,13 +368,14 @@ class ToolCallTracker:
         if options.repair_arguments == "off":
             return PlainArguments(record)
         tool = self._declared.by_name.get(name or "")
+        needed = self.fails_lost_calls and name is not None and self._declared.needs_arguments(name)
         schema = self._schema_of(tool) if options.repair_arguments == "schema" and tool is not None else None
         if schema is not None:
             # Many tools take strings alone, and it is the largest part of the engine.
             from moonshim.engine.repair.schema import SchemaArguments
 
-            return SchemaArguments(record, schema, limit=options.buffer_limit)
-        return SafeArguments(record, limit=options.buffer_limit)
+            return SchemaArguments(record, schema, limit=options.buffer_limit, only_object=True, needed=needed)
+        return SafeArguments(record, limit=options.buffer_limit, only_object=True, needed=needed)
 
     def _schema_of(self, tool: Tool) -> Schema | None:
         """What its arguments are mended by; None where nothing but a string can stand in a string's place."""
@@ -341,6 +399,8 @@ class ToolCallTracker:
             self._deliver(call, output)
         else:
             call.spilled = True
+            if self.fails_lost_calls:
+                self.lost = self.lost or CALL_UNREADABLE
             self._blocks.add_text(call.channel, (call.wire_id or "") + "".join(call.raw), output)
             call.raw = None
 
@@ -360,6 +420,7 @@ class ToolCallTracker:
             output.events.append(Repaired("tool_index", f"{call.host_index} -> {number}"))
         output.events.append(BlockOpened(call.block, "call", call_id, call.name, call.extras))
         self.delivered += 1
+        self.records.append((call.name, call))
         if self._options.repair_deltas:
             self._duplicates.deliver(call)
         if call.held:
@@ -384,8 +445,8 @@ class ToolCallTracker:
         for one in free:
             self._deliver_whole(one, output)
 
-    @staticmethod
-    def _drop_copy(call: TrackedCall, output: FrameOutput) -> None:
+    def _drop_copy(self, call: TrackedCall, output: FrameOutput) -> None:
+        self.got_more = True
         output.events.append(Repaired("duplicate_call", f"{call.name} from {call.source}"))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +31,12 @@ _GLUED: Final = re.compile(r"(?:call_)?functions_?(?P<name>[A-Za-z][\w.\-]*?)_?[
 _COUNTED: Final = re.compile(r"(?P<name>[A-Za-z][\w.\-]*)_[0-9]+")
 _BARE: Final = re.compile(r"(?P<name>[A-Za-z_$][\w.\-]*)")
 _NAME_FIRST: Final = re.compile(r'\s*\{\s*"name"\s*:\s*"[^"\\]*"\s*,\s*')
+_COLONS: Final = re.compile(r"[ \t]*[:\uff1a][ \t]*")
+_PUNCTUATION: Final = re.compile(r"[\W_]+")
+_ID_AT_END: Final = re.compile(
+    r"(?<![A-Za-z0-9_$.\-])(?:(?:functions\.)?(?P<name>[A-Za-z_$][\w.\-]*):[0-9]+|(?P<id>(?:call|toolu|fc|chatcmpl-tool)[_\-][A-Za-z0-9_\-]+|[A-Za-z0-9_\-]*[0-9]|:[0-9]+))\s*\Z"
+)
+"""An id at the end of a line: one of proper form, or one that carries no name."""
 _NO_NAME: Final = re.compile(
     r"[0-9]+|call[_\-]?[0-9]+|call_.*|toolu_.*|tool_[0-9A-Za-z]{12,}|chatcmpl-tool-.*|fc_.*|hist_tool_.*"
     r"|(?=.*[0-9])[0-9a-f]{16,}|[0-9a-f]{8}-[0-9a-f\-]{20,}"
@@ -38,8 +45,6 @@ _NO_NAME: Final = re.compile(
 
 class DeclaredTools:
     """The tools that the request declared; `names` is None when they are not known."""
-
-    __slots__ = ("_sorted", "by_name", "names")
 
     def __init__(self, tools: Sequence[Tool] | None) -> None:
         self.by_name: dict[str, Tool] = {tool.name: tool for tool in tools or ()}
@@ -62,6 +67,7 @@ class DeclaredTools:
 
     def name_in(self, header: str) -> str | None:
         """The name that this text carries: a declared one if it can be, else one that is clear, else None."""
+        header = _COLONS.sub(":", header)
         joined = _SPACES.sub("", header.strip())
         if joined != header.strip() and not any(form.fullmatch(joined) for form in (_CANONICAL, _COLON, _NESTED)):
             return joined if joined in self.by_name else None
@@ -72,13 +78,73 @@ class DeclaredTools:
             for candidate in _candidates(header):
                 if candidate in self.by_name:
                     return candidate
+            if (alike := self._alike(header)) is not None:
+                return alike
         return _clear_name(header)
+
+    def _alike(self, text: str) -> str | None:
+        """The only declared name that is the same without case and punctuation, with a prefix or index or without."""
+        for candidate in _candidates(text):
+            names = self._folded.get(_fold(candidate), ())
+            if len(names) == 1:
+                return names[0]
+        return None
+
+    @cached_property
+    def _folded(self) -> dict[str, list[str]]:
+        folded: dict[str, list[str]] = {}
+        for name in self.by_name:
+            folded.setdefault(_fold(name), []).append(name)
+        return folded
+
+    @cached_property
+    def _at_end(self) -> re.Pattern[str] | None:
+        """A declared name at the end of a line, exact or alike, the longest first; with a prefix and an index."""
+        names = sorted((name for name in self.by_name if _fold(name)), key=len, reverse=True)
+        if not names:
+            return None
+        exact = "|".join(map(re.escape, names))
+        alike = "|".join(r"[\W_]{0,2}".join(re.findall(r"[^\W_]+", name)) for name in names)
+        index = r"[ \t]*[:\uff1a._]?[ \t]*[0-9]{0,9}\s*\Z"
+        return re.compile(rf"(?<![A-Za-z0-9_$])(?:functions?[.:_ \t]*)?(?P<name>{exact}|(?i:{alike})){index}")
+
+    def name_before(self, line: str) -> tuple[str | None, str] | None:
+        """The name and the id at the end of a line, before arguments whose markers are missing; None if there is none.
+
+        Without a name, the id is one that carries none, or the line is empty: the arguments may show whose they are.
+
+        >>> declared = DeclaredTools([Tool("list_dir"), Tool("list_dir2")])
+        >>> declared.name_before("I look. functionslist_dir21"), declared.name_before("3")
+        (('list_dir2', 'functionslist_dir21'), (None, '3'))
+        """
+        found = self._at_end.search(line) if self._at_end is not None else None
+        if found is not None:
+            name = found["name"]
+            known = [name] if name in self.by_name else self._folded.get(_fold(name), [])
+            if len(known) == 1:
+                return known[0], found.group().strip()
+        if not line.strip():
+            return None, ""
+        found = _ID_AT_END.search(line)
+        if found is None:
+            return None
+        name = found["name"]
+        return (None if name is None or _NO_NAME.fullmatch(name) else name), found.group().strip()
+
+    def needs_arguments(self, name: str) -> bool:
+        """Whether a tool cannot be called without arguments; of one that is not declared, nobody knows."""
+        tool = self.by_name.get(name)
+        if tool is None:
+            return True
+        required = (tool.parameters or {}).get("required")
+        return isinstance(required, list) and bool(required)
 
     def fix(self, name: str) -> str:
         """A native name that was not declared, but is a declared one in disguise (`functions.read_file`)."""
         if not self.by_name or name in self.by_name:
             return name
-        return next((candidate for candidate in _candidates(name.strip()) if candidate in self.by_name), name)
+        found = next((candidate for candidate in _candidates(name.strip()) if candidate in self.by_name), None)
+        return found or self._alike(name.strip()) or name
 
     def fitting(self, arguments: Any) -> str | None:
         """The only declared tool that can be called with these arguments, else the only one that they may belong to.
@@ -167,15 +233,21 @@ def _clear_name(header: str) -> str | None:
 
 def _fits(tool: Tool, arguments: dict[str, Any]) -> bool:
     schema = tool.parameters or {}
-    properties, required = schema.get("properties"), schema.get("required")
-    if not isinstance(properties, dict) or not isinstance(required, list):
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if not isinstance(properties, dict) or not isinstance(required, list) or not arguments:
         return False
-    return any(key in arguments for key in required if isinstance(key, str)) and arguments.keys() <= properties.keys()
+    known = not required or any(key in arguments for key in required if isinstance(key, str))
+    return known and arguments.keys() <= properties.keys()
 
 
 def _is_enough(tool: Tool, arguments: dict[str, Any]) -> bool:
     """Whether every required key is there."""
-    return all(key in arguments for key in (tool.parameters or {})["required"] if isinstance(key, str))
+    required = (tool.parameters or {}).get("required", [])
+    return bool(required) and all(key in arguments for key in required if isinstance(key, str))
+
+
+def _fold(name: str) -> str:
+    return _PUNCTUATION.sub("", name).lower()
 
 
 class NamedArguments(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Client request -> a request that the host accepts for this model, with every change and its reason.
 
-This module alone defines the order of the steps. A step looks only at earlier messages, never at later ones (law 10),
+This module alone defines the order of the steps. A step looks only at earlier messages, never at later ones (law 11),
 and leaves a valid request equal to what it was: adapting a request twice gives the same result as adapting it once.
 
 Three cases can still change messages that were sent before: a tool result that arrives after a request without it
@@ -29,7 +29,12 @@ from moonshim.engine.request.messages.media import adapt_media, move_media
 from moonshim.engine.request.messages.reasoning import adapt_reasoning
 from moonshim.engine.request.messages.search_history import pair_searches
 from moonshim.engine.request.messages.system_prompts import normalize_roles, strip_billing, system_as_text
-from moonshim.engine.request.messages.tool_results import check_results, mark_failures, mend_results
+from moonshim.engine.request.messages.tool_results import (
+    check_results,
+    fill_empty_ids,
+    mark_failures,
+    mend_results,
+)
 from moonshim.engine.request.parameters import adapt_parameters
 from moonshim.engine.request.structured_output import add_instructions, demand_answer
 from moonshim.engine.request.tools.declared import ToolAdapter
@@ -91,6 +96,7 @@ def adapt_request(
     changes: list[Change] = []
     messages = locate_messages(request)
     if options.accept_role_tool:
+        messages = fill_empty_ids(messages, changes)
         check_results(messages)
     else:
         messages = mend_results(messages, changes)

@@ -36,7 +36,7 @@ def adapt_parameters(request: Request, profile: HostProfile, options: KimiOption
     """Adapt the parameters to the host. A valid request is returned unchanged.
 
     For a model other than Kimi on an unknown host, the client's values are kept; only what the dialect requires is
-    added.
+    added, and the `tool_choice_default` of the options.
 
     >>> from moonshim.engine.values.conversation import Sampling
     >>> from moonshim.engine.hosts.detect import profile_for
@@ -52,9 +52,10 @@ def adapt_parameters(request: Request, profile: HostProfile, options: KimiOption
     changes += more
     if sampling is not request.sampling:
         request = replace(request, sampling=sampling)
-    if profile.generation != "other":
+    if profile.generation != "other" or request.tool_choice is None:
         request, more = fit_choice(request, profile, thinking=thinking, default=options.tool_choice_default)
         changes += more
+    if profile.generation != "other":
         request, more = _fit_format(request, profile)
         changes += more
     request, more = spell_thinking(request, profile)

@@ -52,6 +52,8 @@ def fit_sampling(sampling: Sampling, profile: HostProfile, *, thinking: bool) ->
                 raise _too_many_choices(value, "for this model")
             only = " or ".join(f"{each:g}" for each in allowed)
             why = f"the host accepts only {only}" if only else "the host refuses it"
+            if profile.generation == "kimi" and not only:
+                why = "not every Kimi accepts it, and the name does not say which one this is"
             change(name, None, "fixed_sampling", f"{name} {_format_number(value)} dropped: {why}")
     for field, (least, most) in _RANGES.items() if kimi else ():
         value = getattr(sampling, field)

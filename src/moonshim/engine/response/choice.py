@@ -7,12 +7,11 @@ from msgspec.structs import replace
 from moonshim.engine.assemble import Assembler
 from moonshim.engine.frames import ChoicePart
 from moonshim.engine.plan import Plan
-from moonshim.engine.repair.finish import resolve_finish
 from moonshim.engine.repair.repairer import ResponseRepairer
 from moonshim.engine.repair.surrogates import SurrogateJoiner
 from moonshim.engine.upstream_events import FinishReported, SignatureReported
 from moonshim.engine.values.conversation import Message, Reasoning, ToolCall
-from moonshim.engine.values.events import CallPiece, Finished, Repaired
+from moonshim.engine.values.events import CallPiece, Failed, Finished, Repaired
 
 __all__ = ["Choice"]
 
@@ -46,13 +45,17 @@ class Choice:
         """The index of the native call that the host is sending."""
 
     @property
-    def only_reasoning(self) -> bool:
-        """Whether the choice has ended well, and contains nothing but reasoning."""
-        repairer, ending = self.repairer, self.repairer.ending
-        if ending is None and self.finish is not None and repairer.is_idle:
-            # The only thing that is not certain yet is that nothing follows the finish reason.
-            ending = resolve_finish(self.finish.reason, calls=False, cut_off=False, enforce=True)
-        return isinstance(ending, Finished) and ending.reason == "stop" and repairer.only_reasoning
+    def likely_ending(self) -> Finished | Failed | None:
+        """How the choice ends, as far as that is known: only that nothing follows the finish reason is not certain."""
+        repairer = self.repairer
+        if repairer.ending is None and self.finish is not None and repairer.is_idle and not repairer.is_undecided:
+            return repairer.resolve(self.finish.reason)
+        return repairer.ending
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the client got nothing but reasoning."""
+        return not (self.repairer.blocks.has_text or self.repairer.calls)
 
     @property
     def message(self) -> Message:

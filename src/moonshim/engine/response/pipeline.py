@@ -8,7 +8,7 @@ message) reads the events of a frame when it leaves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.frames import ChoicePart, FrameQueue, HostFrame, Released
 from moonshim.engine.grammar.protocol import Notice
 from moonshim.engine.plan import Plan
-from moonshim.engine.repair.finish import STREAM_ENDED
+from moonshim.engine.repair.finish import ANSWER_FAILURES, EMPTY_ANSWER, STREAM_ENDED
 from moonshim.engine.repair.repair_log import RepairLog
 from moonshim.engine.repair.repairer import ParsedText
 from moonshim.engine.response.choice import Choice
@@ -66,14 +66,15 @@ HELD_LIMIT: Final = 27
 class ResponsePipeline(Generic[Origin]):
     """Takes the host's payloads with their origin (the bytes they came in), and gives what may leave, in order.
 
-    What can be decided leaves at once. With `hold_empty` the end of a response of nothing but
-    reasoning waits until the input ends, or `start_retry` says that the host was asked again.
+    What can be decided leaves at once. The frames that end a response wait (`_held_back`): in Chat for the usage that
+    shows whether a call is missing, where tools are declared; and with `may_retry`, if the response is worth a second
+    request, until the input ends or `start_retry` says that the host was asked again.
     """
 
     def __init__(
-        self, plan: Plan, *, collect: bool = True, encoder: Encoder | None = None, hold_empty: bool = False
+        self, plan: Plan, *, collect: bool = True, encoder: Encoder | None = None, may_retry: bool = False
     ) -> None:
-        self._plan, self._collect, self._hold_empty = plan, collect, hold_empty
+        self._plan, self._collect, self._may_retry = plan, collect, may_retry
         self._upstream: Dialect = plan.upstream or dialect_named("openai_chat")
         self._same_wire = plan.client is not None and plan.client is self._upstream and plan.client.has_event_names
         self.log = RepairLog()
@@ -86,7 +87,8 @@ class ResponsePipeline(Generic[Origin]):
         self._earlier_message = Message("assistant")
         """The message of the responses before a retry."""
         self._usage = UsageTotal(plan.cache_ttl)
-        self._renumbers = hold_empty and not self._ends_with_reason
+        self._renumbers = may_retry and not self._ends_with_reason
+        self._holds_ending = self._ends_with_reason and (may_retry or plan.fails_lost_calls)
         """Whether blocks are numbered on after a retry."""
         self._begin()
 
@@ -100,7 +102,12 @@ class ResponsePipeline(Generic[Origin]):
             self._choice(0)
         self._queue: FrameQueue[Origin] = FrameQueue()
         self._held_back: list[HostFrame[Origin]] = []
-        """The frames that end a response of nothing but reasoning."""
+        """The frames from the finish reason on, while they wait."""
+        self.awaits_usage = False
+        """Whether they wait for the usage that follows the finish reason."""
+        self._accounted = False
+        self._counted = False
+        """Whether the usage of the whole response has come."""
         self._ending: Finished | Failed | None = None
         """How the response ends, where that is written last."""
         self._error: Failed | None = None
@@ -163,9 +170,16 @@ class ResponsePipeline(Generic[Origin]):
         return bool(choices) and all(one.finish is not None or one.repairer.ending is not None for one in choices)
 
     @property
-    def only_reasoning(self) -> bool:
-        """Whether the response has ended well, and contains nothing but reasoning."""
-        return len(self._choices) == 1 and all(choice.only_reasoning for choice in self._choices.values())
+    def retry_reason(self) -> str | None:
+        """Why the response is worth a second request: it is over and no answer, and only reasoning has left."""
+        choice = self._choices.get(0)
+        if len(self._choices) != 1 or choice is None or not choice.is_silent:
+            return None
+        ending = self._ending if isinstance(self._ending, Failed) else choice.likely_ending
+        if isinstance(ending, Failed):
+            return ending.code if ending.code in ANSWER_FAILURES and self._error is None else None
+        empty = isinstance(ending, Finished) and ending.reason == "stop" and choice.repairer.only_reasoning
+        return EMPTY_ANSWER.code if empty else None
 
     # -- what comes ------------------------------------------------------------------
 
@@ -182,6 +196,7 @@ class ResponsePipeline(Generic[Origin]):
         frame: HostFrame[Origin] = HostFrame(None, body)
         self._take_all(self._upstream.decode_response(body), frame)
         self._finish_choices(frame)
+        self._account([frame])
         for part in frame.parts:
             self._observe(part)
         if not self._ends_with_reason:
@@ -200,11 +215,19 @@ class ResponsePipeline(Generic[Origin]):
     def done(self, origin: Origin | None) -> list[Released[Origin]]:
         """The host said that the stream is over, in a frame that leaves last if it has an `origin`."""
         released = self._handle([*self.decoder.flush(), StreamEnded()], HostFrame(None, None))
-        return released if origin is None else released + self.pass_through(origin)
+        if self._held_back and self._ends_with_reason:
+            released += self._end_wait()
+        if origin is None:
+            return released
+        if self._held_back and self._ends_with_reason:
+            if self.finished:  # unlike a comment it does not pass the ending, and nothing follows an error
+                self._held_back.append(HostFrame(origin, None))
+            return released
+        return released + self.pass_through(origin)
 
     def end(self) -> list[Released[Origin]]:
         """The input ended."""
-        self._hold_empty = False
+        self._may_retry = False
         frame: HostFrame[Origin] = HostFrame(None, None)
         self._take_all(self.decoder.flush(), frame)
         if not self._choices and self._error is None and not self._stream_ended:
@@ -213,11 +236,15 @@ class ResponsePipeline(Generic[Origin]):
         elif not self.closed and not self._held_back:
             self._finish_choices(frame)
         self._queue.append(frame)
+        if self._ends_with_reason:
+            return self._end_wait() + self.release_held() + self._end_wait()
         held, self._held_back = self._held_back, []
         released = self.release_held()
-        if self._ends_with_reason:
-            return [one for frame_held in held for one in self.writer.write(frame_held)] + released
         return released if self.closed else released + self._close(held[0] if held else frame)
+
+    def release_ending(self) -> list[Released[Origin]]:
+        """The usage that the ending waits for does not come: it leaves without."""
+        return self._end_wait() if self.awaits_usage else []
 
     def fail(self, failed: Failed) -> list[Released[Origin]]:
         """The host is gone: what was held back leaves, and the error is the last payload."""
@@ -236,6 +263,9 @@ class ResponsePipeline(Generic[Origin]):
         released = self.release_held()
         self._earlier_message = self.message()
         self._usage.start_retry()
+        for held in self._held_back:
+            for part in held.parts:
+                part.events = [event for event in part.events if not isinstance(event, Failed)]
         released += self.writer.write_without_ending(self._held_back)
         self._stages.start_retry()
         self._begin()
@@ -540,16 +570,46 @@ class ResponsePipeline(Generic[Origin]):
     def _release(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
         for part in frame.parts:
             self._observe(part)
-        if not self._ends_with_reason or not self._hold_empty:
+        if not self._holds_ending:
             return self.writer.write(frame)
-        if not self.only_reasoning:
-            held, self._held_back = self._held_back, []
-            return [released for one in (*held, frame) for released in self.writer.write(one)]
-        ends = any(isinstance(event, Finished) for part in frame.parts for event in part.events)
+        if frame.payload is None and frame.origin is not None:
+            return self.writer.write(frame)  # comments pass
+        self._counted = self._counted or any(type(event) is UsageReported for event in frame.read)
+        ends = any(isinstance(event, (Finished, Failed)) for part in frame.parts for event in part.events)
         if not self._held_back and not ends:
+            self._counted = False  # usage before the end is not that of the whole response
             return self.writer.write(frame)
         self._held_back.append(frame)
-        return []
+        self.awaits_usage = self._plan.fails_lost_calls and not self._counted and len(self._choices) == 1
+        return [] if self.awaits_usage else self._end_wait()
+
+    def _end_wait(self) -> list[Released[Origin]]:
+        """The usage came, or does not come: the ending leaves, unless the host should be asked again."""
+        self.awaits_usage = False
+        self._account(self._held_back)
+        if self._may_retry and self.retry_reason is not None:
+            return []
+        held, self._held_back = self._held_back, []
+        return [released for one in held for released in self.writer.write(one)]
+
+    def _account(self, frames: Sequence[HostFrame[Origin]]) -> None:
+        """A response for which its host charged clearly more than it sent ends in an error."""
+        choice, accounted = self._choices.get(0), self._accounted
+        self._accounted = True
+        if accounted:
+            return
+        failed = (
+            choice.repairer.account(self._usage.current) if choice is not None and len(self._choices) == 1 else None
+        )
+        if failed is None:
+            return
+        billed = self._usage.current.output_tokens if self._usage.current is not None else None
+        self.log.add(Repaired("call_lost", f"{billed} tokens charged"), 0)
+        self.log.add(Repaired("failed", failed.code), 0)
+        self._ending = failed if self._ending is not None else None
+        for frame in frames:
+            for part in frame.parts:
+                part.events = [failed if isinstance(event, Finished) else event for event in part.events]
 
     def _observe(self, part: ChoicePart) -> None:
         """The events of a frame that leaves: repairs are logged, the rest is assembled and written."""
@@ -577,7 +637,8 @@ class ResponsePipeline(Generic[Origin]):
 
     def _close(self, frame: HostFrame[Origin]) -> list[Released[Origin]]:
         """The ending leaves; nothing comes after it."""
-        if self._hold_empty and isinstance(self._ending, Finished) and self.only_reasoning:
+        self._account([])
+        if self._may_retry and self.retry_reason is not None and not self.closed:
             self._held_back = [frame]
             return []
         return self.writer.write_ending(frame, self._close_events()) if not self.closed else []

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moonshim.compat import renamed_arguments
-from moonshim.engine.dialects.protocol import Encoder
+from moonshim.engine.dialects.protocol import Encoder, Template
 from moonshim.engine.dialects.registry import dialect_named
-from moonshim.engine.hosts.errors.classify import read_problem
+from moonshim.engine.hosts.errors.classify import problem_in_body, problem_of_failure
 from moonshim.engine.plan import Plan
 from moonshim.engine.repair.finish import STREAM_ENDED
 from moonshim.engine.response.body import Mended, mend_response
 from moonshim.engine.response.stream import Framing, Mender
 from moonshim.engine.response.writers import ChoicesCollector
-from moonshim.engine.stages import TransformerFailed
-from moonshim.engine.values.conversation import Message, Usage
-from moonshim.engine.values.events import Failed, Finished, Repaired
+from moonshim.engine.values.conversation import Message, Usage, add_usage
+from moonshim.engine.values.events import Event, Failed, Finished, Repaired
 from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.engine.wire.sse import BYTE_ORDER_MARK, MAX_EVENT_BYTES, merge_comments
-from moonshim.errors import InvalidInput, Problem, ProblemKind
+from moonshim.errors import InvalidInput, Problem, blame_of
 
 __all__ = ["MAX_ANSWER_BYTES", "Form", "ResponseStream", "form_of", "read_reply"]
 
@@ -33,19 +34,8 @@ _FORMS: Final[dict[str, Form]] = {
     "application/ndjson": "ndjson",
     "application/jsonl": "ndjson",
 }
-_STATUSES: Final[dict[ProblemKind, int]] = {
-    "invalid_request": 400,
-    "authentication": 401,
-    "quota": 402,
-    "permission": 403,
-    "not_found": 404,
-    "too_large": 413,
-    "rate_limit": 429,
-    "overloaded": 503,
-    "timeout": 504,
-}
-"""The status of an error that came with status 200."""
 _EVENTS: Final = (b"data:", b"event:", b":")
+_EMPTY: Final = "empty_answer"
 
 
 class ResponseStream(Protocol):
@@ -60,16 +50,31 @@ class ResponseStream(Protocol):
     def fail(self, problem: Problem) -> bytes:
         """The connection to the host broke: the bytes that end the stream with this error. Nothing comes after it."""
 
-    def start_retry(self) -> None:
-        """The host was asked again, since its response was only reasoning: its next response follows."""
+    def start_retry(self, input_format: Form) -> None:
+        """The host was asked again, since `wants_retry`: its next response follows."""
+
+    def release_ending(self) -> bytes:
+        """Usage is waited for no longer: the bytes that were held back for it."""
 
     @property
     def took_fast_path(self) -> bool:
         """Whether the bytes that came last are text of the model and nothing else: no error, and no end."""
 
     @property
-    def only_reasoning(self) -> bool:
-        """Whether the response is complete, has ended well and contains nothing but reasoning."""
+    def wants_retry(self) -> bool:
+        """Whether the response is over and failed because of what the model wrote, and another one can replace it.
+
+        A response that leaves as it comes can be replaced as long as only reasoning has left; one that leaves at its
+        end can always be. To be asked for when all bytes came.
+        """
+
+    @property
+    def retry_reason(self) -> str | None:
+        """The code of that failure."""
+
+    @property
+    def awaits_usage(self) -> bool:
+        """Whether only usage is missing, and the ending is held back for it: see `release_ending`."""
 
     @property
     def complete(self) -> bool:
@@ -113,34 +118,34 @@ def form_of(content_type: str | None) -> Form:
     return _FORMS.get((content_type or "").partition(";")[0].strip().lower(), "json")
 
 
-@renamed_arguments(comes="input_format", goes="output_format")
+@renamed_arguments(comes="input_format", goes="output_format", hold_empty="may_retry")
 def read_reply(
     plan: Plan,
     *,
     input_format: Form,
     output_format: Form,
-    hold_empty: bool = False,
+    may_retry: bool = False,
     limit: int = MAX_ANSWER_BYTES,
     encoder: Encoder | None = None,
     collect: bool = True,
 ) -> ResponseStream:
     """Read a response that is a stream, JSON lines or one body, and write it as any of these.
 
-    `limit` bounds the bytes of a response; a longer one ends in an error. With `hold_empty`, `start_retry` can follow a
-    response of nothing but reasoning. `encoder` writes the stream, where that is not the client's dialect; one that
-    writes nothing still gets the events. Without `collect`, the `message` of a stream stays empty.
+    `limit` bounds the bytes of a response; a longer one ends in an error. With `may_retry`, another response can follow
+    one that `wants_retry`. `encoder` writes the stream, where that is not the client's dialect; one that writes nothing
+    still gets the events. Without `collect`, the `message` of a stream stays empty.
     """
     if output_format == "ndjson" and plan.client is not None and plan.client.done is None:
         raise InvalidInput(f"{plan.client.name} has no NDJSON form", field="goes")
     if input_format == "json":
-        return _WholeResponse(plan, output_format, hold_empty=hold_empty, limit=limit, encoder=encoder)
+        return _WholeResponse(plan, output_format, may_retry=may_retry, limit=limit, encoder=encoder)
     if output_format == "json":
-        return _CollectedResponse(plan, input_format, hold_empty=hold_empty, limit=limit)
+        return _CollectedResponse(plan, input_format, may_retry=may_retry, limit=limit)
     mender = Mender(
         plan=plan,
         framing=input_format,
         output_format=output_format,
-        hold_empty=hold_empty,
+        may_retry=may_retry,
         limit=min(limit, MAX_EVENT_BYTES),
         encoder=encoder,
         collect=collect,
@@ -156,7 +161,6 @@ class _StreamedResponse:
         self._limit, self._room = limit, limit
         self._sse = input_format == "sse"
         self._flushed = False
-        self.start_retry = mender.start_retry
 
     def feed(self, data: bytes) -> bytes:
         out = self._mend(merge_comments(data) if self._sse else data)
@@ -176,9 +180,23 @@ class _StreamedResponse:
     def fail(self, problem: Problem) -> bytes:
         return self._mender.fail(problem)
 
+    def start_retry(self, input_format: Form) -> None:
+        self._mender.start_retry()
+
+    def release_ending(self) -> bytes:
+        return self._mender.release_ending()
+
     @property
-    def only_reasoning(self) -> bool:
-        return self._mender.only_reasoning
+    def wants_retry(self) -> bool:
+        return self._mender.wants_retry
+
+    @property
+    def retry_reason(self) -> str | None:
+        return self._mender.retry_reason
+
+    @property
+    def awaits_usage(self) -> bool:
+        return self._mender.awaits_usage
 
     @property
     def complete(self) -> bool:
@@ -213,13 +231,64 @@ class _StreamedResponse:
         return self._mender.problem or _problem_of(self._mender.ending, over=self._flushed)
 
 
+class _Replaced(Struct, frozen=True):
+    """What is left of a response of which nothing leaves, since it was asked for again."""
+
+    usage: Usage | None = None
+    repair_counts: dict[str, int] = {}
+    repairs: list[Repaired] = []
+
+    def and_then(self, usage: Usage | None, repair_counts: dict[str, int], repairs: list[Repaired]) -> _Replaced:
+        """With the response that follows."""
+        counts = dict(Counter(self.repair_counts) + Counter(repair_counts))
+        return _Replaced(self.total(usage), counts, self.repairs + repairs)
+
+    def total(self, usage: Usage | None) -> Usage | None:
+        """With the usage of the response that follows: the client asked once, so the input is that of one request."""
+        earlier = self.usage
+        if usage is None or earlier is None:
+            return usage or earlier
+        output = Usage(output_tokens=earlier.output_tokens, reasoning_tokens=earlier.reasoning_tokens)
+        return replace(add_usage(output, usage) or usage, raw=usage.raw)
+
+    def counted(self, encoder: Encoder) -> Encoder:
+        """The encoder for the response that follows, which has cost more than its host says."""
+        return encoder if self.usage is None else _CountingEncoder(encoder, self)
+
+
+class _CountingEncoder:
+    """Writes the usage of a response together with that of the one that it replaces."""
+
+    def __init__(self, encoder: Encoder, replaced: _Replaced) -> None:
+        self._encoder, self._replaced = encoder, replaced
+
+    def feed(self, event: Event) -> list[dict[str, Any]]:
+        if isinstance(event, Finished):
+            event = replace(event, usage=self._replaced.total(event.usage))
+        return self._encoder.feed(event)
+
+    def template(self, index: int) -> Template | None:
+        return self._encoder.template(index)
+
+
 class _CollectedResponse(_StreamedResponse):
     """From stream to whole answer: nothing leaves before the end, and nothing at all if that is an error."""
 
-    def __init__(self, plan: Plan, input_format: Framing, *, hold_empty: bool, limit: int) -> None:
-        self._plan, self._collector = plan, ChoicesCollector()
-        mender = Mender(plan=plan, framing=input_format, encoder=self._collector, hold_empty=hold_empty, limit=limit)
-        super().__init__(mender, limit, input_format)
+    def __init__(self, plan: Plan, input_format: Framing, *, may_retry: bool, limit: int) -> None:
+        self._plan, self._input_format, self._may_retry = plan, input_format, may_retry
+        self._replaced = _Replaced()
+        self._start(limit)
+
+    def _start(self, limit: int) -> None:
+        self._collector = ChoicesCollector()
+        mender = Mender(
+            plan=self._plan,
+            framing=self._input_format,
+            encoder=self._replaced.counted(self._collector),
+            may_retry=self._may_retry,
+            limit=limit,
+        )
+        super().__init__(mender, limit, self._input_format)
 
     def feed(self, data: bytes) -> bytes:
         super().feed(data)
@@ -228,14 +297,57 @@ class _CollectedResponse(_StreamedResponse):
         return b""
 
     def flush(self) -> bytes:
-        super().flush()
+        self._end()
         if self.problem is not None:
             return b""
         return encode(_encode_collected(self._plan, self._collector))
 
+    def _end(self) -> None:
+        if not self._flushed:
+            super().flush()
+
     def fail(self, problem: Problem) -> bytes:
         super().fail(problem)
         return b""
+
+    def release_ending(self) -> bytes:
+        super().release_ending()
+        return b""
+
+    @property
+    def wants_retry(self) -> bool:
+        return self.retry_reason is not None
+
+    @property
+    def retry_reason(self) -> str | None:
+        if self._mender.wants_retry or not self._may_retry:
+            return self._mender.retry_reason
+        if self.complete:
+            self._end()  # only then is it certain how it ended
+        return _code_of(self._mender)
+
+    def start_retry(self, input_format: Form) -> None:
+        if not self.wants_retry:
+            raise _cannot_retry()
+        if self._mender.wants_retry:
+            self._mender.start_retry()
+            return
+        self._replaced = _Replaced(self.usage, self.repair_counts, self.repairs)
+        if input_format != "json":
+            self._input_format = input_format
+        self._start(self._limit)
+
+    @property
+    def usage(self) -> Usage | None:
+        return self._replaced.total(super().usage)
+
+    @property
+    def repair_counts(self) -> dict[str, int]:
+        return dict(Counter(self._replaced.repair_counts) + Counter(super().repair_counts))
+
+    @property
+    def repairs(self) -> list[Repaired]:
+        return self._replaced.repairs + super().repairs
 
 
 class _Outcome(Struct, frozen=True):
@@ -251,23 +363,43 @@ class _Outcome(Struct, frozen=True):
 
 
 class _WholeResponse:
-    """From a whole answer to a whole one, patched where that is enough; or to a stream, all at once."""
+    """From a whole answer to a whole one, patched where that is enough; or to a stream, all at once.
+
+    Nothing leaves before the end. All bytes came when `wants_retry` or `flush` is called: the first of them reads the
+    response, which is JSON, or events under a wrong content type.
+
+        JSON -> JSON             `_mended`, patched
+        events, or to a stream   `_mender`; what it wrote is in `_out`
+        no response              `_problem`
+
+    A response that is asked for again is replaced by the next one. Only what a mender can continue stays: reasoning.
+    """
 
     took_fast_path = False
+    awaits_usage = False
 
     def __init__(
-        self, plan: Plan, output_format: Form, *, hold_empty: bool, limit: int, encoder: Encoder | None
+        self, plan: Plan, output_format: Form, *, may_retry: bool, limit: int, encoder: Encoder | None
     ) -> None:
-        self._plan, self._output_format, self._limit, self._hold_empty = plan, output_format, limit, hold_empty
+        self._plan, self._output_format, self._limit, self._may_retry = plan, output_format, limit, may_retry
         self._encoder = encoder
         self._data = bytearray()
+        self._body: dict[str, Any] | None = None
         self._problem: Problem | None = None
-        self._outcome = _Outcome()
+        self._replaced = _Replaced()
+        self._restart()
+
+    def _restart(self) -> None:
         self._collector = ChoicesCollector()
         self._mender: Mender | None = None
-        """Writes the response as a stream, or as the continuation of one that was only reasoning."""
-        self._mended: Mended | None = None
         self._out = b""
+        self._await_body()
+
+    def _await_body(self) -> None:
+        self._data.clear()
+        self._is_read = self._is_flushed = self._has_ended = False
+        self._mended: Mended | None = None
+        self._outcome = _Outcome()
 
     # -- what comes ------------------------------------------------------------------
 
@@ -280,96 +412,135 @@ class _WholeResponse:
         return b""
 
     def flush(self) -> bytes:
-        data, self._data = self._text(), bytearray()
-        if self._problem is None:
-            if data.startswith(_EVENTS):
-                return self._pass_on(data)
-            body = decode_object(data)
-            self._problem = _find_problem(data, body)
-            if body is not None and self._problem is None:
-                return self._write(body, data)
-        return b"" if self._problem is None else self.fail(self._problem)
-
-    def _pass_on(self, data: bytes) -> bytes:
-        """A stream after all, whatever its host calls it."""
-        response_stream = read_reply(
-            self._plan, input_format="sse", output_format=self._output_format, limit=self._limit, encoder=self._encoder
-        )
-        out = response_stream.feed(data) + response_stream.flush()
-        self._outcome = _outcome(response_stream, response_stream.usage, response_stream.problem)
-        return out
+        self._read()
+        if self._is_flushed:
+            return b""
+        if self._problem is not None:
+            return self.fail(self._problem)
+        self._is_flushed = True
+        if self._mender is not None:
+            self._end(self._mender)
+        if self._output_format != "json":
+            return self._out
+        if self._outcome.problem is not None:
+            return b""
+        if self._mended is None:
+            return encode(_encode_collected(self._plan, self._collector))
+        return bytes(self._data) if self._mended.body is self._body else encode(self._mended.body)
 
     def fail(self, problem: Problem) -> bytes:
-        if self._outcome.ending is not None:
+        if self._is_flushed:
             return b""
-        self._problem = problem
+        if self._outcome.ending is not None:  # it was read, and only the next request failed
+            return self.flush()
+        self._problem, self._is_flushed = problem, True
         if self._output_format == "json":
             self._outcome = _Outcome(ending=Failed(problem.code or problem.kind, problem.message), problem=problem)
             return b""
-        mender = self._writer()
-        out, self._out = self._out + mender.fail(problem), b""
-        self._outcome = _outcome(mender, mender.normalized_usage, problem)
+        mender = self._mender = self._mender or self._new_mender()
+        out = self._out + mender.fail(problem)
+        self._note(mender, mender.normalized_usage, over=True)
         return out
 
-    def start_retry(self) -> None:
-        body = decode_object(self._text())
-        if body is None or not self._hold_empty or not self.only_reasoning:
-            raise InvalidInput(
-                "only a response with nothing but reasoning can be continued by another", field="hold_empty"
-            )
-        mender = self._writer()
+    def release_ending(self) -> bytes:
+        return b""
+
+    def start_retry(self, input_format: Form) -> None:
+        if not self.wants_retry:
+            raise _cannot_retry()
+        if self._mended is not None and self._body is not None and _code_of(self._mended) == _EMPTY:
+            self._mender = self._new_mender()
+            self._mender.feed_body(self._body)
+        if self._mender is not None and self._mender.wants_retry:
+            self._mender.start_retry()
+            self._await_body()
+            return
+        outcome = self._outcome
+        self._replaced = _Replaced(outcome.usage, outcome.repair_counts, outcome.repairs)
+        self._restart()
+
+    # -- what it is ------------------------------------------------------------------
+
+    def _read(self) -> None:
+        """Read the response, which is complete."""
+        if self._is_read or self._problem is not None:
+            return None
+        self._is_read = True
+        data = bytes(self._data).lstrip().removeprefix(BYTE_ORDER_MARK)
+        if data.startswith(_EVENTS):
+            # A stream after all, whatever its host calls it.
+            mender = self._mender = self._mender or self._new_mender(patches=True)
+            self._out += mender.feed(merge_comments(data))
+            return self._note_or_end(mender)
+        self._data[:] = data = data.rstrip()
+        self._body = body = decode_object(data)
+        self._problem = _find_problem(data, body)
+        if body is None or self._problem is not None:
+            return None
+        if self._output_format == "json" and self._mender is None and self._replaced.usage is None:
+            mended = self._mended = mend_response(body, plan=self._plan)
+            return self._note(mended, mended.usage, over=True)
+        mender = self._mender = self._mender or self._new_mender()
         self._out += mender.feed_body(body)
-        mender.start_retry()
-        self._data.clear()
-        self._mended = None
+        return self._note_or_end(mender)
 
-    # -- what leaves -----------------------------------------------------------------
+    def _note_or_end(self, mender: Mender) -> None:
+        if mender.wants_retry:  # a mender that has ended cannot continue
+            self._note(mender, mender.normalized_usage)
+        else:
+            self._end(mender)
 
-    def _write(self, body: dict[str, Any], data: bytes) -> bytes:
-        if self._output_format == "json" and self._mender is None:
-            mended = self._mend_once(body)
-            self._outcome = _outcome(mended, mended.usage, _problem_of(mended.ending, over=True))
-            if self._outcome.problem is not None:
-                return b""
-            return data if mended.body is body else encode(mended.body)
-        mender = self._writer()
-        out = self._out + mender.feed_body(body) + mender.flush()
-        self._outcome = _outcome(mender, mender.normalized_usage, _problem_of(mender.ending, over=True))
-        if self._output_format != "json":
-            return out
-        if self._outcome.problem is not None:
-            return b""
-        return encode(_encode_collected(self._plan, self._collector))
+    def _end(self, mender: Mender) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self._out += mender.flush()
+            self._note(mender, mender.normalized_usage, over=True)
 
-    def _writer(self) -> Mender:
-        if self._mender is None:
+    def _note(self, source: Mender | Mended, usage: Usage | None, *, over: bool = False) -> None:
+        replaced = self._replaced.and_then(usage, source.repair_counts, source.repairs)
+        self._outcome = _Outcome(
+            source.message,
+            source.ending,
+            replaced.usage,
+            replaced.repair_counts,
+            replaced.repairs,
+            _problem_of(source.ending, over=over),
+            source.reasoning_field,
+        )
+
+    def _new_mender(self, *, patches: bool = False) -> Mender:
+        """`patches`: frames that need no repair may leave as they came."""
+        encoder = self._encoder or (self._collector if self._output_format == "json" else None)
+        if encoder is None and not (patches and self._replaced.usage is None):
             client = self._plan.client or dialect_named("openai_chat")
-            encoder = self._encoder or (
-                self._collector if self._output_format == "json" else client.encoder(self._plan.reply)
-            )
-            output_format: Framing = "ndjson" if self._output_format == "ndjson" else "sse"
-            self._mender = Mender(
-                plan=self._plan, output_format=output_format, encoder=encoder, hold_empty=self._hold_empty
-            )
-        return self._mender
-
-    def _mend_once(self, body: dict[str, Any]) -> Mended:
-        if self._mended is None:
-            self._mended = mend_response(body, plan=self._plan)
-        return self._mended
-
-    def _text(self) -> bytes:
-        return bytes(self._data).strip().removeprefix(BYTE_ORDER_MARK)
+            encoder = client.encoder(self._plan.reply)
+        if encoder is not None:
+            encoder = self._replaced.counted(encoder)
+        output_format: Framing = "ndjson" if self._output_format == "ndjson" else "sse"
+        return Mender(
+            plan=self._plan,
+            output_format=output_format,
+            encoder=encoder,
+            may_retry=self._may_retry,
+            limit=self._limit,
+        )
 
     # -- what people ask for ---------------------------------------------------------
 
     @property
-    def only_reasoning(self) -> bool:
-        if self._mender is not None and self._outcome.ending is not None:
-            return self._mender.only_reasoning
-        if self._mended is None and (body := decode_object(self._text())) is not None:
-            self._mend_once(body)
-        return self._mended is not None and "empty_answer" in self._mended.repair_counts
+    def wants_retry(self) -> bool:
+        return self.retry_reason is not None
+
+    @property
+    def retry_reason(self) -> str | None:
+        if not self._may_retry or not self._data:
+            return None
+        self._read()
+        if self._problem is not None:
+            return None
+        if self._mender is not None and (self._mender.wants_retry or self._encoder is not None):
+            return self._mender.retry_reason
+        return _code_of(self._mended or self._outcome)
 
     @property
     def complete(self) -> bool:
@@ -404,10 +575,16 @@ class _WholeResponse:
         return self._problem or self._outcome.problem
 
 
-def _outcome(source: ResponseStream | Mender | Mended, usage: Usage | None, problem: Problem | None) -> _Outcome:
-    return _Outcome(
-        source.message, source.ending, usage, source.repair_counts, source.repairs, problem, source.reasoning_field
-    )
+def _code_of(source: Mender | Mended | _Outcome) -> str | None:
+    """Why a response failed because of what the model wrote; None: it did not."""
+    ending = source.ending
+    if isinstance(ending, Failed):
+        return ending.code if blame_of(ending.code) == "answer" else None
+    return _EMPTY if isinstance(source, Mended) and _EMPTY in source.repair_counts else None
+
+
+def _cannot_retry() -> InvalidInput:
+    return InvalidInput("only a response that is worth asking for again can be continued", field="may_retry")
 
 
 def _encode_collected(plan: Plan, collected: ChoicesCollector) -> dict[str, Any]:
@@ -429,26 +606,14 @@ def _find_problem(data: bytes, body: dict[str, Any] | None) -> Problem | None:
         return Problem(status=502, kind="server", message=message, code="not_json")
     if body is not None and not body.get("error") and ("choices" in body or "content" in body):
         return None
-    return _problem_from_body(data)
+    return problem_in_body(data)
 
 
 def _problem_of(ending: Finished | Failed | None, *, over: bool) -> Problem | None:
     """Why an answer failed; one that is over and has not ended did."""
     if isinstance(ending, Finished) or (ending is None and not over):
         return None
-    failed = ending or STREAM_ENDED
-    if failed.code == TransformerFailed.code:
-        return Problem(
-            status=TransformerFailed.status, kind="server", message=failed.message, code=failed.code, permanent=True
-        )
-    return _problem_from_body(encode({"error": {"message": failed.message, "code": failed.code}}))
-
-
-def _problem_from_body(body: bytes) -> Problem:
-    """An error under the status that it should have come with."""
-    problem = read_problem(200, body, {})
-    status = _STATUSES.get(problem.kind, 502)
-    return problem if problem.status != 502 or status == 502 else read_problem(status, body, {})
+    return problem_of_failure(ending or STREAM_ENDED)
 
 
 def _too_large(limit: int) -> Problem:

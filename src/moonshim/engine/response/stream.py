@@ -39,15 +39,15 @@ class Mender:
     With a plan, an event of more than `limit` bytes ends the stream with an error.
 
     A frame that needs no repair is returned byte for byte. A repaired frame keeps all its other fields. Data is held
-    back only while it is undecided. With `hold_empty`, the ending of a response that contains only reasoning is held
-    back: see `start_retry`.
+    back only while it is undecided. With `may_retry`, the ending of a response that is no answer is held back: see
+    `start_retry`. If tools are declared, the finish chunk of Chat waits for the usage after it.
 
     >>> mender = Mender(model="kimi-k2.5")
     >>> mender.feed(b'data: {"choices": [{"index": 0, "delta": {"content": "Hi"}}]}\\n\\n')
     b'data: {"choices": [{"index": 0, "delta": {"content": "Hi"}}]}\\n\\n'
     """
 
-    @renamed_arguments(goes="output_format")
+    @renamed_arguments(goes="output_format", hold_empty="may_retry")
     def __init__(
         self,
         *,
@@ -55,7 +55,7 @@ class Mender:
         collect: bool = True,
         output_format: Framing | None = None,
         encoder: Encoder | None = None,
-        hold_empty: bool = False,
+        may_retry: bool = False,
         limit: int = MAX_EVENT_BYTES,
         fast_path: bool = True,
         **request: Unpack[PlanArguments],
@@ -79,7 +79,7 @@ class Mender:
         # Only Chat has an NDJSON form.
         self._output_format: Framing = (output_format or framing) if self._client.done is not None else "sse"
         self._render_frame = render_sse if self._output_format == "sse" else render_ndjson
-        self._hold_empty = hold_empty
+        self._may_retry = may_retry
         self._pending = b""
         self._over = False
         self.problem: Problem | None = None
@@ -87,7 +87,7 @@ class Mender:
         self.took_fast_path: bool = False
         """Whether the bytes that `feed` got last are text of the model and nothing else: no error, and no end."""
         self._pipeline: ResponsePipeline[Frame] = ResponsePipeline(
-            plan, collect=collect, encoder=encoder, hold_empty=hold_empty
+            plan, collect=collect, encoder=encoder, may_retry=may_retry
         )
         self._patches_chat = self._pipeline.writer.ends_with_reason
         """Whether chunks of Chat leave as they came, with all that is between them."""
@@ -206,15 +206,13 @@ class Mender:
         return bytes(out)
 
     def start_retry(self) -> None:
-        """Continue with a second response of the host, because the first one contained only reasoning.
+        """Continue with a second response of the host, because the first one is no answer.
 
         The reasoning stays, its ending is discarded, and the client sees a single response. Raises `InvalidInput`
-        unless `hold_empty` is set, `only_reasoning` is True, and the stream was not ended by `flush` or `fail`.
+        unless `may_retry` is set, `wants_retry` is True, and the stream was not ended by `flush` or `fail`.
         """
-        if not (self._hold_empty and self.only_reasoning) or self._over:
-            raise InvalidInput(
-                "only a response with nothing but reasoning can be continued by another", field="hold_empty"
-            )
+        if not self.wants_retry or self._over:
+            raise InvalidInput("only a response that cannot be used can be continued by another", field="may_retry")
         out = self._out()
         self._take_rest(out)
         self._send(self._pipeline.start_retry(), out)
@@ -224,9 +222,25 @@ class Mender:
         self._begin()
 
     @property
-    def only_reasoning(self) -> bool:
-        """Whether the response has finished without an error and contains only reasoning."""
-        return self._pipeline.only_reasoning
+    def wants_retry(self) -> bool:
+        """Whether the response is over and no answer, and nothing but reasoning has left: see `start_retry`."""
+        return self._may_retry and self._pipeline.retry_reason is not None
+
+    @property
+    def retry_reason(self) -> str | None:
+        """The error code of a response that is worth a second request; None for any other."""
+        return self._pipeline.retry_reason if self._may_retry else None
+
+    @property
+    def awaits_usage(self) -> bool:
+        """Whether the finish reason is held back for the usage that follows it: see `release_ending`."""
+        return self._pipeline.awaits_usage
+
+    def release_ending(self) -> bytes:
+        """The usage that is waited for does not come soon: the bytes of the ending."""
+        out = self._out()
+        self._send(self._pipeline.release_ending(), out)
+        return bytes(out)
 
     @property
     def complete(self) -> bool:

@@ -31,6 +31,11 @@ class UsageTotal:
         return self._usage.raw if self._usage is not None else None
 
     @property
+    def current(self) -> Usage | None:
+        """The usage of the current response."""
+        return self._usage
+
+    @property
     def total(self) -> Usage | None:
         """The usage in numbers that mean the same for every host."""
         usage, earlier = self._usage, self._earlier

@@ -131,9 +131,13 @@ class RoundsStream:
             return following, out + self._finish(held)
         return following, out
 
-    def start_retry(self) -> None:
-        self._round.start_retry()
+    def start_retry(self, input_format: Form) -> None:
+        self._round.start_retry(input_format)
         self._flushed = False
+
+    def release_ending(self) -> bytes:
+        self._round.release_ending()
+        return self._take()
 
     def _take(self, problem: Problem | None = None) -> bytes:
         events, out = self._collector.events, b""
@@ -235,8 +239,16 @@ class RoundsStream:
         return Message("assistant", tuple(parts))
 
     @property
-    def only_reasoning(self) -> bool:
-        return self.pending is None and self._round.only_reasoning
+    def wants_retry(self) -> bool:
+        return self.pending is None and self._round.wants_retry
+
+    @property
+    def retry_reason(self) -> str | None:
+        return self._round.retry_reason
+
+    @property
+    def awaits_usage(self) -> bool:
+        return self._round.awaits_usage
 
     @property
     def complete(self) -> bool:

@@ -182,6 +182,8 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     """The part of the input that was written to the cache, for any lifetime."""
     cache_write_1h_tokens: int | None = None
     """The part of `cache_write_tokens` that is cached for an hour."""
+    rejected_tokens: int | None = None
+    """The part of the output that was predicted and rejected: it is charged, and not in the response."""
 
 
 TOKEN_COUNTS: Final = tuple(name for name in Usage.__struct_fields__ if name != "raw")

@@ -130,8 +130,6 @@ class Failed(Struct, frozen=True):
     """Whether sending the request again can help."""
 
 
-_PASSING: Final[frozenset[ProblemKind]] = frozenset({"rate_limit", "overloaded", "timeout", "server"})
-"""Problems that a retry may solve."""
 _KNOWN: Final[frozenset[ProblemKind]] = frozenset({"context_overflow", "rate_limit", "quota"})
 """Problems that people and clients act on, whatever code the host uses."""
 
@@ -139,7 +137,7 @@ _KNOWN: Final[frozenset[ProblemKind]] = frozenset({"context_overflow", "rate_lim
 def failure_from(problem: Problem) -> Failed:
     """The event that ends a response that failed with this problem."""
     code = problem.kind if problem.kind in _KNOWN else problem.code or problem.kind
-    return Failed(code, problem.message, problem.kind in _PASSING and not problem.permanent)
+    return Failed(code, problem.message, problem.retryable)
 
 
 class Opaque(Struct, frozen=True):

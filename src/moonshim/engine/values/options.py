@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Final, Literal, Self, TypedDict, Unpack, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypedDict, Unpack, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
@@ -12,12 +12,13 @@ from msgspec import Meta, Struct
 from moonshim.engine.values.type_names import describe_type, name_types
 from moonshim.errors import InvalidOption
 
-__all__ = ["DEFAULT_BUFFER_LIMIT", "KimiOptions", "ToolTokens"]
+__all__ = ["DEFAULT_BUFFER_LIMIT", "IdRule", "KimiOptions", "ToolTokens"]
 
 DEFAULT_BUFFER_LIMIT: Final = 1024 * 1024
 SMALLEST_BUFFER_LIMIT: Final = 1024
 
 Token = Annotated[str, Meta(min_length=1)]
+IdRule: TypeAlias = Literal["k2", "k2_repair", "unique", "keep"]
 
 
 class ToolTokens(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -75,9 +76,9 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     assemble_tool_deltas: bool = False
     """Repeat complete calls as `message.tool_calls` in the finish chunk."""
     id_normalization: bool = False
-    """Rewrite all tool call ids, including valid ones."""
+    """Rewrite all tool call ids, including valid ones: see `id_rule`."""
     repair_on_mismatch: bool = True
-    """Rewrite tool call ids that are not valid."""
+    """Rewrite tool call ids that are not valid: see `id_rule`."""
     id_prefix: str = "functions"
     """The first part of generated tool call ids."""
     counter_scope: Literal["conversation", "turn"] = "conversation"
@@ -96,6 +97,11 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     repair_deltas: bool = False
     """Repair native tool call deltas (index, name, duplicates), usage, and duplicated reasoning."""
 
+    @property
+    def fails_lost_calls(self) -> bool:
+        """Whether a response that lacks a call of the model ends in an error: with the repairs that look for one."""
+        return self.manual_tool_parsing and self.repair_deltas
+
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             _check(name, getattr(self, name))
@@ -108,6 +114,22 @@ class KimiOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         if not isinstance(self.tool_choice_default, str):
             raise InvalidOption("tool_choice_default must be a string", field="tool_choice_default")
         msgspec.structs.force_setattr(self, "tool_tokens", _check_tokens(self.tool_tokens))
+
+    @property
+    def id_rule(self) -> IdRule:
+        """What the options for ids mean together, for the ids of a history and those of a response.
+
+        `k2`: `prefix.name:n` for every call, in order; `k2_repair`: a valid and unique id of that form stays, others
+        get the next free number; `unique`: a repeated id gets a suffix; `keep`: every id stays.
+
+        >>> KimiOptions().id_rule, KimiOptions(id_normalization=True).id_rule, KimiOptions(id_policy="unique").id_rule
+        ('k2_repair', 'k2', 'unique')
+        """
+        if self.id_normalization:
+            return "k2"
+        if not self.repair_on_mismatch:
+            return "keep"
+        return "k2_repair" if self.id_policy == "k2" else self.id_policy
 
     @classmethod
     def mending(cls, **changes: Unpack[OptionChanges]) -> Self:

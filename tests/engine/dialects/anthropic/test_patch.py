@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import pytest
 
-from moonshim import mend_chunks, mend_response, prepare_request
+from moonshim import Mender, mend_chunks, mend_response, prepare_request
 from moonshim.engine.plan import Plan
 
 Json = dict[str, Any]
@@ -28,7 +29,8 @@ INVENTED: Final[Json] = {"type": "invented_tomorrow", "value": [1]}
 
 
 def plan() -> Plan:
-    request = {"model": "kimi-k2.5", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+    tool = {"name": "ls", "input_schema": {"type": "object", "properties": {"a": {}}}}
+    request = {"model": "kimi-k2.5", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "tools": [tool]}
     return prepare_request(request, dialect="anthropic", upstream="anthropic", host="generic").plan
 
 
@@ -67,6 +69,7 @@ def written(payloads: list[Json]) -> list[Json]:
 
 TOOL: Final = opened(0, "tool_use", id="toolu_1", name="ls", invented_tomorrow=3)
 
+EMPTY: Final = delta(0, "", "input_json")
 CLEAN: Final[dict[str, list[Json]]] = {
     "text": [*block(0, "a", "b <", "c")],
     "signed thinking, then text": [
@@ -76,6 +79,22 @@ CLEAN: Final[dict[str, list[Json]]] = {
         closed(0),
         *block(1, "b"),
     ],
+    "a call without input": [TOOL, EMPTY, closed(0)],
+    "a call without input, which many deltas say": [TOOL, *[EMPTY] * 20, closed(0)],
+    "a call without input, and another": [
+        *(TOOL, EMPTY, closed(0)),
+        *(opened(1, "tool_use", id="toolu_2", name="ls"), delta(1, "", "input_json"), closed(1)),
+    ],
+    "a call with many empty deltas": [
+        TOOL,
+        *[EMPTY] * 20,
+        delta(0, '{"a": {', "input_json"),
+        *[EMPTY] * 20,
+        delta(0, "}}", "input_json"),
+        EMPTY,
+        closed(0),
+    ],
+    "a call whose input is an empty object": [TOOL, EMPTY, delta(0, "{}", "input_json"), closed(0)],
     "a call, whose input starts with nothing": [
         TOOL,
         *(delta(0, text, "input_json") for text in ("", '{"a', '": 1}')),
@@ -93,6 +112,23 @@ def test_a_clean_event_is_the_same_object(case: str) -> None:
     out = written(payloads)
     assert out == payloads
     assert all(one is other for one, other in zip(out, payloads, strict=True))
+
+
+def test_a_call_without_any_delta_gets_one_and_that_is_reported() -> None:
+    payloads = [START, TOOL, closed(0), *ending("tool_use")]
+    expected = [START, TOOL, delta(0, "{}", "input_json"), closed(0), *ending("tool_use")]
+    assert written(payloads) == expected
+    mender = Mender(plan=plan())
+    mender.feed(b"".join(b"data: %b\n\n" % json.dumps(payload).encode() for payload in payloads))
+    assert [repair.rule for repair in mender.repairs] == ["arguments_empty"]
+
+
+def test_a_whole_call_without_input_is_clean() -> None:
+    block = {"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}}
+    body = {**MESSAGE, "content": [block], "stop_reason": "tool_use"}
+    mended = mend_response(body, plan=plan())
+    assert mended.body is body
+    assert mended.repairs == []
 
 
 def test_an_event_that_has_to_change_keeps_the_other_fields() -> None:

@@ -32,6 +32,12 @@ Json = dict[str, Any]
 SEQUENCES: Final[dict[str, Json]] = json.loads(Path(__file__).with_name("sequences.json").read_text("utf-8"))
 SIZES: Final = (1, 2, 3, 7, 64)
 ASKED: Final = {"openai_responses": {"input": "hi"}}
+TOOL: Final[Json] = {"type": "object", "properties": {"path": {"type": "string"}}}
+TOOLS: Final[dict[str, Json]] = {
+    "openai_chat": {"type": "function", "function": {"name": "ls", "parameters": TOOL}},
+    "anthropic": {"name": "ls", "input_schema": TOOL},
+    "openai_responses": {"type": "function", "name": "ls", "parameters": TOOL},
+}
 ENDINGS: Final = {
     "stop": "response.completed",
     "tool_calls": "response.completed",
@@ -58,7 +64,7 @@ def frames_of(sequence: Json) -> list[bytes]:
 
 
 def prepared(client: str) -> moonshim.Prepared:
-    body = {"model": "kimi-k2.5", "max_tokens": 100, "stream": True}
+    body = {"model": "kimi-k2.5", "max_tokens": 100, "stream": True, "tools": [TOOLS[client]]}
     body |= ASKED.get(client, {"messages": [{"role": "user", "content": "hi"}]})
     return moonshim.prepare_request(
         body, dialect=client, upstream="anthropic", host="generic", model="kimi-k2.5", secret=b"test"

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from moonshim.engine.grammar.kimi.k3 import KimiK3Grammar
 from moonshim.engine.grammar.kimi.k3_arguments import HOLD_LIMIT, SPACE_LIMIT
 from moonshim.engine.grammar.kimi.k3_tags import ATTRIBUTE_LIMIT, TAG_LIMIT
-from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
+from moonshim.engine.grammar.protocol import (
+    CallDelta,
+    CallEnded,
+    CallLost,
+    CallStarted,
+    Channel,
+    GrammarEvent,
+    Notice,
+    TextFound,
+)
 from tests.engine.grammar.family_runs import CUTS, assert_laws, by_cuts, by_size, found_in, merged
 from tests.support.looped import looped
 from tests.support.profiles import examples
@@ -50,6 +59,10 @@ def thought(text: str) -> TextFound:
 
 def stray(text: str) -> Notice:
     return Notice("stray_marker", text)
+
+
+def lost(raw: str, rest: str = "") -> CallLost:
+    return CallLost("text", raw, rest)
 
 
 def doubtful(key: str, raw: str, written: str, *, closed: bool = True) -> list[GrammarEvent]:
@@ -111,6 +124,7 @@ CASES: dict[str, tuple[str, list[GrammarEvent]]] = {
         [
             CallStarted("text", "", "ls"),
             Notice("k3_argument_without_key", f'<|open|>argument type="string"{SEP}'),
+            lost(f'<|open|>argument type="string"{SEP}'),
             *call('{"": "1"}')[1:],
         ],
     ),
@@ -143,8 +157,11 @@ CASES: dict[str, tuple[str, list[GrammarEvent]]] = {
         f'<|open|>call tool="a<b<|c"{SEP}{argument("a<|", "x")}{END_CALL}',
         call('{"a<|": "x"}', name="a<b<|c"),
     ),
-    "attributes that are none": (f"<|open|>call me maybe{SEP}", [said(f"<|open|>call me maybe{SEP}")]),
-    "a quote that never ends": (f'<|open|>call tool="ls{SEP}x"', [said(f'<|open|>call tool="ls{SEP}x"')]),
+    "attributes that cannot be read": (f"<|open|>call me maybe{SEP}", call("", name=None, closed=False)),
+    "a quote that never ends": (
+        f'<|open|>call tool="ls{SEP}x"',
+        [CallStarted("text", "", None), said('x"'), CallEnded(False)],
+    ),
     # A `json` element.
     "json": (f'{CALL}{JSON}\n {{"a": 1}} \n{END_JSON}{END_CALL}', call('{"a": 1}')),
     "json that is none": (
@@ -284,20 +301,34 @@ CASES: dict[str, tuple[str, list[GrammarEvent]]] = {
     ),
     "a call without an end, then a response": (f"{CALL}{RESPONSE}Hi", [*call("{}"), said("Hi")]),
     "orphans": (
-        f"{END_THINK}b{END_RESPONSE}{END_TOOLS}{END_CALL}{END_ARGUMENT}c{END_JSON}",
+        f"{END_THINK}b{END_RESPONSE}{END_TOOLS}{END_CALL}{END_ARGUMENT}c",
+        [stray(END_THINK), said("b"), *map(stray, [END_RESPONSE, END_TOOLS, END_CALL, END_ARGUMENT]), said("c")],
+    ),
+    "an orphan end of a value behind text, which was the value": (
+        f"b{END_ARGUMENT}c{END_JSON}d{END_CALL}",
         [
-            stray(END_THINK),
-            said("b"),
-            *map(stray, [END_RESPONSE, END_TOOLS, END_CALL, END_ARGUMENT]),
-            said("c"),
-            stray(END_JSON),
+            *(said("b"), lost(f"b{END_ARGUMENT}")),
+            *(said("c"), lost(f"c{END_JSON}")),
+            *(said("d"), lost(f"d{END_CALL}")),
         ],
     ),
     "orphans inside a call": (
         f"{CALL}{END_ARGUMENT}{END_JSON}{END_CALL}",
-        [CallStarted("text", "", "ls"), stray(END_ARGUMENT), stray(END_JSON), CallDelta("{}"), CallEnded(True)],
+        [CallStarted("text", "", "ls"), lost(END_ARGUMENT), lost(END_JSON), CallDelta("{}"), CallEnded(True)],
     ),
-    "an argument without a call": (argument("a", "x"), [stray(opened("a")), said("x"), stray(END_ARGUMENT)]),
+    "an argument without a call": (argument("a", "x"), call('{"a": "x"', name=None, closed=False)),
+    "a separator inside a call": (
+        f"{CALL}{SEP}{END_CALL}",
+        [CallStarted("text", "", "ls"), lost(SEP), CallDelta("{}"), CallEnded(True)],
+    ),
+    "an end of an argument with another name": (
+        f"{CALL}{opened('a')}x<|close|>parameter{SEP}{END_CALL}",
+        call('{"a": "x"}'),
+    ),
+    "an end with another name that no tag follows": (
+        f"{CALL}{opened('a')}x<|close|>value{SEP}y{END_ARGUMENT}{END_CALL}",
+        call(f'{{"a": "x<|close|>value{SEP}y"}}'),
+    ),
     # Text.
     "an unknown tag": (f"<|open|>foo{SEP}x<|close|>foo{SEP}", [said(f"<|open|>foo{SEP}x<|close|>foo{SEP}")]),
     "a name that goes on": (f"<|open|>thinking{SEP}", [said(f"<|open|>thinking{SEP}")]),
@@ -386,7 +417,7 @@ PROMPT: dict[str, tuple[str, list[GrammarEvent], str]] = {
     "less-than and no bar": ("Hi <b", [said("Hi <b")], ""),
     "a marker that cannot be one": ("Hi <|ope!", [said("Hi <|ope!")], ""),
     "a name that cannot be one": ("Hi <|open|>thinks", [said("Hi <|open|>thinks")], ""),
-    "attributes that cannot be some": ('Hi <|open|>call tool="x" !', [said('Hi <|open|>call tool="x" !')], ""),
+    "attributes that cannot be read": ('Hi <|open|>call tool="x" !', [said("Hi ")], '<|open|>call tool="x" !'),
     "half a tag": ('Hi <|open|>call tool="x', [said("Hi ")], '<|open|>call tool="x'),
     "a name": (CALL, [CallStarted("text", "", "ls")], ""),
     "a key": (CALL + opened("a"), [CallStarted("text", "", "ls"), CallDelta('{"a": "')], ""),
@@ -433,10 +464,10 @@ class TestLimits:
             expected = [said(tag + end.removesuffix(RESPONSE))]
             assert run(by_size(tag + end, size)) == expected
 
-    def test_too_many_attributes_are_text(self, size: int) -> None:
+    def test_attributes_over_the_limit_still_name_the_call(self, size: int) -> None:
         for more in ('a="1" ' * ATTRIBUTE_LIMIT, "a=1 " * ATTRIBUTE_LIMIT):
             tag = f"<|open|>call {more}tool='ls'{SEP}"
-            assert run(by_size(tag, size)) == [said(tag)]
+            assert run(by_size(tag + END_CALL, size)) == call("{}")
             assert run(by_size(tag.replace(more, more[more.index(" ") + 1 :]) + END_CALL, size)) == call("{}")
 
     def test_a_value_that_is_held_too_long_is_a_string(self, size: int) -> None:

@@ -24,7 +24,11 @@ IDS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"host": "vllm", "model": "kimi-k2.5"},
         ["functions.ls:0", "functions.cat:1", "functions.ls:2", "functions.ls:3"],
     ),
-    "unique: only what repeats": ({"host": "moonshot"}, ["a", "b", "a_2", "functions.x:9"]),
+    "k2_repair: the valid ones stay": (
+        {"overrides": {"history_ids": "k2_repair"}},
+        ["functions.ls:0", "functions.cat:1", "functions.ls:2", "functions.ls:3"],
+    ),
+    "unique: only what repeats": ({"host": "kimi-coding"}, ["a", "b", "a_2", "functions.x:9"]),
     "keep: as they came": ({"overrides": {"history_ids": "keep"}}, ["a", "b", "a", "functions.x:9"]),
     "standard: what OpenAI takes, and unique": (
         {"host": "generic", "model": "gpt-5"},

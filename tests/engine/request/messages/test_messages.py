@@ -104,6 +104,12 @@ SENT: dict[str, tuple[list[Json], dict[str, Any], list[Json], list[str]]] = {
         [user(), ai(call(), reasoning_content="r"), tool()],
         ["empty_text"],
     ),
+    "an empty list beside calls": (
+        [user(), ai(call(), content=[], reasoning_content="r"), tool()],
+        {},
+        [user(), ai(call(), reasoning_content="r"), tool()],
+        ["empty_text"],
+    ),
     "an empty result": (
         [user(), ai(call(), reasoning_content="r"), tool("c1", "")],
         {},
@@ -284,7 +290,6 @@ def test_a_call_without_a_name_gets_one_and_that_is_reported(name: str | None) -
 MISSING: dict[str, tuple[Json, str]] = {
     "no id": ({"role": "tool", "content": "x"}, "messages[2].tool_call_id"),
     "an invalid id": (tool(None), "messages[2].tool_call_id"),
-    "an empty id": (tool(""), "messages[2].tool_call_id"),
     "no content": ({"role": "tool", "tool_call_id": "c1"}, "messages[2].content"),
     "null for content": (tool("c1", None), "messages[2].content"),
 }
@@ -298,6 +303,60 @@ def test_a_tool_message_without_id_or_content_is_refused_or_mended(result: Json,
     assert caught.value.field == field
     mended = sent_messages(*history, options=KimiOptions(accept_role_tool=False))
     assert mended[2] == tool("c1", result.get("content") or "")
+
+
+EMPTY: dict[str, tuple[list[Json], list[tuple[str, str]]]] = {
+    "of one call": ([ai(call("a"), reasoning_content=""), tool("", "1")], [("a", "1")]),
+    "of calls that have none either": (
+        [ai(call(""), call("", "cat"), reasoning_content=""), tool("", "1"), tool("", "2")],
+        [("call_0", "1"), ("call_1", "2")],
+    ),
+    "of two in order": (
+        [ai(call("a"), call("b"), reasoning_content=""), tool("", "1"), tool("", "2")],
+        [("a", "1"), ("b", "2")],
+    ),
+    "of the one that is left": (
+        [ai(call("a"), call("b"), reasoning_content=""), tool("", "2"), tool("a", "1")],
+        [("a", "1"), ("b", "2")],
+    ),
+    "of the latest turn": (
+        [ai(call("a"), reasoning_content=""), tool("a", "1"), ai(call("b"), reasoning_content=""), tool("", "2")],
+        [("a", "1"), ("b", "2")],
+    ),
+    "of the one with its name": (
+        [ai(call("a"), call("b", "cat"), reasoning_content=""), tool("", "2", name="cat"), tool("", "1", name="ls")],
+        [("a", "1"), ("b", "2")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("history", "expected"), EMPTY.values(), ids=EMPTY.keys())
+def test_an_empty_id_is_that_of_the_call_which_the_order_decides(
+    history: list[Json], expected: list[tuple[str, str]]
+) -> None:
+    adapted = made(body(user(), *history))
+    found = sent_messages(user(), *history)
+    calls = [entry["id"] for message in found for entry in message.get("tool_calls", ())]
+    results = [(message["tool_call_id"], message["content"]) for message in found if message["role"] == "tool"]
+    assert [id for id, _ in results] == calls
+    assert [text for _, text in results] == [text for _, text in expected]
+    assert len(set(calls)) == len(calls)
+    assert "result_id" in rules(adapted.changes)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [tool("", "1")],
+        [ai(call("a"), reasoning_content=""), tool("a", "1"), tool("", "2")],
+        [ai(content="Hello."), tool("", "1")],
+    ],
+    ids=["no call", "no call left", "another turn"],
+)
+def test_an_empty_id_without_a_call_is_refused(history: list[Json]) -> None:
+    with pytest.raises(InvalidInput, match="Tool messages must have tool_call_id and content") as caught:
+        made(body(user(), *history))
+    assert caught.value.field == f"messages[{len(history)}].tool_call_id"
 
 
 def test_results_without_ids_answer_the_calls_that_nobody_else_answers() -> None:

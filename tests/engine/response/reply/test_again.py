@@ -9,7 +9,7 @@ import pytest
 
 from moonshim.engine.response.reply import Form, ResponseStream, read_reply
 from moonshim.engine.values.conversation import Message, Reasoning, Text
-from moonshim.engine.values.events import Finished
+from moonshim.engine.values.events import Failed, Finished
 from moonshim.errors import InvalidInput, Problem
 from tests.engine.response.reply.asking import CLIENTS, UPSTREAMS, answer_of, as_form, payloads, plan_for_pair, read
 from tests.support.streams import chunk, parse_payloads, read_chunks, read_sse, sse
@@ -36,14 +36,14 @@ def asked_again(
     client: str, upstream: str, input_format: Form, output_format: Form, size: int = 41
 ) -> tuple[bytes, ResponseStream]:
     reading = read_reply(
-        plan_for_pair(client, upstream), input_format=input_format, output_format=output_format, hold_empty=True
+        plan_for_pair(client, upstream), input_format=input_format, output_format=output_format, may_retry=True
     )
     out = b""
     for data in (empty(upstream, input_format), second(upstream, input_format)):
-        if out or reading.ending is not None or reading.only_reasoning:
-            assert reading.only_reasoning
-            reading.start_retry()
-            assert not reading.only_reasoning
+        if out or reading.ending is not None or reading.wants_retry:
+            assert reading.wants_retry
+            reading.start_retry(input_format)
+            assert not reading.wants_retry
         out += b"".join([reading.feed(data[at : at + size]) for at in range(0, len(data), size)])
     return out + reading.flush(), reading
 
@@ -119,62 +119,65 @@ def test_what_is_held_is_released_when_nobody_asks_again(
     client: str, upstream: str, input_format: Form, output_format: Form
 ) -> None:
     plan, data = plan_for_pair(client, upstream), empty(upstream, input_format)
-    held, reading = read(plan, data, input_format, output_format, hold_empty=True, size=23)
+    held, reading = read(plan, data, input_format, output_format, may_retry=True, size=23)
     told, other = read(plan, data, input_format, output_format, size=23)
-    assert held == told
+    done = b"data: [DONE]\n\n"
+    assert held in (told, told.replace(done, b""))  # it does not follow an error that was held
     assert (reading.message, reading.ending, reading.usage) == (other.message, other.ending, other.usage)
-    assert reading.only_reasoning
+    assert reading.wants_retry
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_nothing_of_the_ending_has_left_while_it_is_held(client: str, upstream: str) -> None:
-    reading = read_reply(plan_for_pair(client, upstream), input_format="sse", output_format="sse", hold_empty=True)
+    reading = read_reply(plan_for_pair(client, upstream), input_format="sse", output_format="sse", may_retry=True)
     out = reading.feed(empty(upstream, "sse"))
     assert b"see." in out
     for word in (b"[DONE]", b'"stop"', b"message_delta", b"message_stop", b"response.completed"):
         assert word not in out
-    assert reading.only_reasoning
-    assert isinstance(reading.ending, Finished)
+    assert b"empty_answer" not in out
+    assert reading.wants_retry
+    assert isinstance(reading.ending, Failed)
+    assert (reading.ending.code, reading.ending.retryable) == ("empty_answer", True)
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_an_answer_that_says_something_is_not_held(client: str, upstream: str) -> None:
     plan, data = plan_for_pair(client, upstream), answer_of(upstream, calls=0).stream
-    reading = read_reply(plan, input_format="sse", output_format="sse", hold_empty=True)
+    reading = read_reply(plan, input_format="sse", output_format="sse", may_retry=True)
     assert reading.feed(data) == read(plan, data, "sse", "sse")[0]
-    assert not reading.only_reasoning
+    assert not reading.wants_retry
     with pytest.raises(InvalidInput):
-        reading.start_retry()
+        reading.start_retry("sse")
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_an_answer_that_was_cut_short_is_not_asked_again(client: str) -> None:
     data = empty("openai_chat", "sse").replace(b'"finish_reason": "stop"', b'"finish_reason": "length"')
-    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
+    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", may_retry=True)
     reading.feed(data)
-    assert not reading.only_reasoning
+    assert not reading.wants_retry
     assert reading.flush() == b""
 
 
 @pytest.mark.parametrize("input_format", ["sse", "json"])
-def test_without_hold_empty_there_is_no_second_answer(input_format: Form) -> None:
+def test_without_may_retry_there_is_no_second_answer(input_format: Form) -> None:
     reading = read_reply(plan_for_pair("openai_chat"), input_format=input_format, output_format="sse")
     reading.feed(empty("openai_chat", input_format))
-    assert reading.only_reasoning
+    assert not reading.wants_retry
     with pytest.raises(InvalidInput) as caught:
-        reading.start_retry()
-    assert caught.value.field == "hold_empty"
+        reading.start_retry(input_format)
+    assert caught.value.field == "may_retry"
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_host_that_never_says_that_it_is_done_is_asked_again_too(client: str) -> None:
     silent = empty("openai_chat", "sse").replace(b"data: [DONE]\n\n", b"")
-    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
+    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", may_retry=True)
     out = reading.feed(silent)
-    assert reading.only_reasoning
-    reading.start_retry()
+    assert reading.wants_retry
+    reading.start_retry("sse")
     out += reading.feed(second("openai_chat", "sse")) + reading.flush()
     assert in_order(reading.message)[0] == ("Reasoning", "Let me see.Once more.")
     assert isinstance(reading.ending, Finished)
@@ -184,9 +187,9 @@ def test_a_host_that_never_says_that_it_is_done_is_asked_again_too(client: str) 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_reasoning_that_came_with_the_finish_is_not_lost(client: str) -> None:
     first = sse([chunk({"role": "assistant"}), chunk({"reasoning_content": "Hm"}, "stop")])
-    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
+    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", may_retry=True)
     out = reading.feed(first)
-    reading.start_retry()
+    reading.start_retry("sse")
     out += reading.feed(second("openai_chat", "sse")) + reading.flush()
     assert b"Hm" in out
     assert out.index(b"Hm") < out.index(b"Once")
@@ -194,33 +197,40 @@ def test_reasoning_that_came_with_the_finish_is_not_lost(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_second_answer_that_is_empty_too_has_to_do(client: str) -> None:
-    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
+def test_a_second_answer_that_is_empty_too_is_an_error(client: str) -> None:
+    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", may_retry=True)
     out = reading.feed(empty("openai_chat", "sse"))
-    reading.start_retry()
+    reading.start_retry("sse")
     out += reading.feed(empty("openai_chat", "sse", "Still nothing."))
-    assert reading.only_reasoning
+    assert reading.wants_retry
     out += reading.flush()
-    assert isinstance(reading.ending, Finished)
-    assert reading.problem is None
-    endings = (b"[DONE]", b"message_stop\ndata", b"event: response.completed")
-    assert sum(out.count(word) for word in endings) == 1
+    assert isinstance(reading.ending, Failed)
+    assert (reading.ending.code, reading.ending.retryable) == ("empty_answer", True)
+    assert reading.problem is not None
+    assert reading.problem.code == "empty_answer"
+    errors = [one for one in payloads(out) if "error" in one or one.get("type") == "response.failed"]
+    assert len(errors) == 1
+    assert "without an answer" in json.dumps(errors)
+    assert not any(word in out for word in (b'"stop"', b"message_stop\ndata", b"event: response.completed"))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_second_answer_may_fail(client: str) -> None:
-    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
+    reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", may_retry=True)
     out = reading.feed(empty("openai_chat", "sse"))
-    reading.start_retry()
+    reading.start_retry("sse")
     out += reading.feed(second("openai_chat", "sse")[:600]) + reading.fail(STALLED)
     assert reading.problem == STALLED
     last = payloads(out)[-1]
     assert "stalled" in json.dumps(last.get("error") or last["response"]["error"])
 
 
-def test_a_held_ending_is_the_answer_when_its_host_goes_away() -> None:
+def test_a_held_error_is_the_ending_when_its_host_goes_away() -> None:
     for client in CLIENTS:
-        reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", hold_empty=True)
+        reading = read_reply(plan_for_pair(client), input_format="sse", output_format="sse", may_retry=True)
         out = reading.feed(empty("openai_chat", "sse")) + reading.fail(STALLED)
-        assert (reading.problem, type(reading.ending)) == (None, Finished)
-        assert out == read(plan_for_pair(client), empty("openai_chat", "sse"), "sse", "sse")[0]
+        assert isinstance(reading.ending, Failed)
+        assert reading.problem is not None
+        assert (reading.problem.code, reading.ending.code) == ("empty_answer", "empty_answer")
+        ended = read(plan_for_pair(client), empty("openai_chat", "sse"), "sse", "sse")[0]
+        assert out == ended.replace(b"data: [DONE]\n\n", b"")  # it does not follow an error that was held

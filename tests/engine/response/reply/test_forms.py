@@ -74,7 +74,7 @@ def test_every_form_says_the_same_in_every_other(
     assert reading.ending.reason == "tool_calls"
     assert reading.usage is not None
     assert (reading.usage.input_tokens, reading.usage.output_tokens) == (3, 4)
-    assert (reading.problem, reading.only_reasoning) == (None, False)
+    assert (reading.problem, reading.wants_retry) == (None, False)
     bodies = [json.loads(out)] if output_format == "json" else payloads(out)
     named = [one for body in bodies for one in (body, body.get("message"), body.get("response")) if one]
     assert {one["model"] for one in named if "model" in one} == {NAME}
@@ -238,4 +238,4 @@ def test_nothing_is_said_before_anything_came() -> None:
             None,
             None,
         )
-        assert (reading.repair_counts, reading.only_reasoning) == ({}, False)
+        assert (reading.repair_counts, reading.wants_retry) == ({}, False)

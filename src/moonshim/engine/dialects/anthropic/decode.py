@@ -149,6 +149,9 @@ class MessagesDecoder:
         for block in blocks:
             index = self._last + 1
             out += self._block_start({"type": "content_block_start", "index": index, "content_block": block})
+            call = self._blocks.get(index)
+            if call is not None and call.call >= 0 and call.text.is_empty:
+                out += self._grow(call, "")  # a whole block has its `{}`, and no deltas
             stop = self._block_stop({"type": "content_block_stop", "index": index})
             out += [one for one in stop if not isinstance(one, UnknownPayload)]
         return out

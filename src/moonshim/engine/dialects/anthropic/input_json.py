@@ -50,12 +50,12 @@ class InputText:
     '{"pattern": "*.h"}'
     """
 
-    __slots__ = ("_decided", "_deltas", "_held", "_joined", "_room", "_said", "_start")
+    __slots__ = ("_decided", "_deltas", "_has_delta", "_held", "_joined", "_room", "_said", "_start")
 
     def __init__(self, start: Any) -> None:
         self._start = _start_text(start)
         self._held = ""
-        self._said = False
+        self._said = self._has_delta = False
         self._decided = not self._start
         self._joined = False
         """The deltas went on where the start stopped."""
@@ -75,6 +75,7 @@ class InputText:
 
     def feed(self, text: str) -> str:
         """A delta came: what can go out now."""
+        self._has_delta = True
         if not self._decided:
             self._held += text
             text = self._decide()
@@ -97,6 +98,9 @@ class InputText:
 
     def notices(self) -> list[Notice]:
         """What was odd about where the input stood, once the block is over."""
+        if not self._start and not self._has_delta:
+            # Clients parse the deltas: one without input is enough for them, none is not.
+            return [Notice("arguments_empty", "no input, and no delta")]
         if self._joined:
             return [Notice("input_joined", self._start)]
         if self._deltas is None:

@@ -108,6 +108,12 @@ class _FrameMatcher(Generic[Origin]):
         self._unmatched: deque[HostFrame[Origin]] = deque(maxlen=_MAX_UNMATCHED)
         self._early: list[Body] = []
         self._shifted = shifted
+        self._open_call: Any = None
+        """The number of the call that is open for the client."""
+        self._filled: Any = None
+        """The host's number of the call that got input last."""
+        self._empty: Any = None
+        """The host's number of the call that got a delta without input last, and no other."""
 
     @property
     def is_shifted(self) -> bool:
@@ -125,6 +131,11 @@ class _FrameMatcher(Generic[Origin]):
             self._shifted = True
         if self._shifted:
             return self._rewrite(payloads, frame)
+        if _kind_of(_payload(frame)) == "call":
+            self._note_input(_payload(frame))
+            if not payloads and not self._early and self._continues_call(frame):
+                return [Released(frame.origin)]
+        payloads = [payload for payload in payloads if not self._is_filler(payload)]
         if self._early and frame.is_unknown and "index" in _payload(frame):
             payloads, self._early = [*self._early, *payloads], []
         if frame.is_unknown and not over:
@@ -138,6 +149,7 @@ class _FrameMatcher(Generic[Origin]):
             self._unmatched.append(frame)
         released: list[Released[Origin]] = []
         for place, payload in enumerate(payloads, 1):
+            self._note_call(payload)
             candidates = [one for one in self._unmatched if _is_match(_payload(one), payload)]
             exact = (one for one in candidates if _keep_fields(_payload(one), payload) is _payload(one))
             matched = next(exact, candidates[-1] if candidates else None)
@@ -150,6 +162,32 @@ class _FrameMatcher(Generic[Origin]):
             else:
                 released.append(Released(None, [payload]))
         return released
+
+    def _note_call(self, payload: Body) -> None:
+        match payload:
+            case {"type": "content_block_start"}:
+                is_call = payload["content_block"].get("type") == "tool_use"
+                self._open_call = payload["index"] if is_call else None
+            case {"type": "content_block_stop"}:
+                self._open_call = None
+
+    def _note_input(self, delta: Body) -> None:
+        index = delta.get("index")
+        if not _is_empty(delta):
+            self._filled, self._empty = index, None
+        elif self._filled != index:
+            self._empty = index
+
+    def _continues_call(self, frame: HostFrame[Origin]) -> bool:
+        """Whether this is a delta without input, as hosts send it first, of the call that is open for the client."""
+        payload = _payload(frame)
+        is_open = self._open_call is not None and self._open_call == payload.get("index")
+        return is_open and frame.origin is not None and _is_empty(payload)
+
+    def _is_filler(self, payload: Body) -> bool:
+        """Whether this says that a call has no input, as the host said by an empty delta."""
+        is_empty = self._empty is not None and self._empty == payload.get("index") and _kind_of(payload) == "call"
+        return is_empty and payload["delta"].get("partial_json") in ("", "{}")
 
     def _shifts(self, payload: Body, frame: HostFrame[Origin]) -> bool:
         """Whether a block goes out under another number than it came by."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from types import NoneType
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.openai_chat.delta import read_content, read_index, read_pieces
+from moonshim.engine.dialects.openai_chat.delta import read_content, read_index, read_pieces, read_thinking
 from moonshim.engine.dialects.openai_chat.reasoning import REASONING_FIELDS, ReasoningReader
 from moonshim.engine.dialects.openai_chat.usage import ChatUsageReader
 from moonshim.engine.grammar.protocol import Channel, Notice
@@ -33,6 +34,7 @@ __all__ = ["ChatDecoder", "decode_response", "error_in", "host_error"]
 Json: TypeAlias = dict[str, Any]
 
 _DETAIL_LENGTH: Final = 200
+_MARKER: Final = re.compile(r"<\|(?:tool_call(?:(s_section_begin|_section_begin|_begin))?|(open|close))")
 _CHANNELS: Final[dict[str, Channel]] = {"content": "text", "reasoning_content": "reasoning", "reasoning": "reasoning"}
 _KNOWN: Final = frozenset(
     {"role", "content", "tool_calls", "function_call", "refusal", "finish_reason", "name", *REASONING_FIELDS}
@@ -179,6 +181,8 @@ class ChatDecoder:
         elif content:
             out.append(Notice("content_shape", _shortened(content)))
             text = read_content(content)
+            if thinking := read_thinking(content):
+                out.append(TextDelta("reasoning", thinking))
         else:
             text = ""
         if not text and isinstance(delta.get("refusal"), str):
@@ -300,6 +304,9 @@ def decode_response(body: Json) -> list[UpstreamEvent]:
         out.append(ChoiceSelected(place))
         read: list[UpstreamEvent] = []
         decoder._read_delta(message, place, read, over=True)
+        if (marker := _MARKER.search(str(message.get("content")))) and not (marker[1] or marker[2]):
+            # Text whose first marker opens nothing is what a parser left of calls: it came after them.
+            read.sort(key=lambda event: isinstance(event, TextDelta) and event.channel == "text")
         number = 0
         for event in read:
             if isinstance(event, CallPiece):

@@ -7,7 +7,7 @@ from typing import Any
 from moonshim.engine.values.events import CallPiece
 from moonshim.engine.wire.json_codec import encode
 
-__all__ = ["read_content", "read_index", "read_pieces", "write_piece"]
+__all__ = ["read_content", "read_index", "read_pieces", "read_thinking", "write_piece"]
 
 
 def read_content(content: Any) -> str:
@@ -22,6 +22,17 @@ def read_content(content: Any) -> str:
         return ""
     texts = (one.get("text") if isinstance(one, dict) else one for one in content)
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def read_thinking(content: Any) -> str:
+    """The reasoning in `content` that is a list of parts, as Mistral's API sends it.
+
+    >>> read_thinking([{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}, "Hi"])
+    'Hm'
+    """
+    if not isinstance(content, list):
+        return ""
+    return "".join(read_content(one.get("thinking")) for one in content if isinstance(one, dict))
 
 
 def read_pieces(entries: Any) -> list[CallPiece]:

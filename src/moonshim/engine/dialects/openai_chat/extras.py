@@ -56,6 +56,7 @@ __all__ = [
     "without_content_form",
     "without_content_list",
     "without_declared_tools",
+    "without_empty_list",
     "without_form",
     "without_legacy_fields",
     "without_partial",
@@ -339,6 +340,11 @@ def without_content_form(message: Message) -> Message:
 def without_content_list(message: Message) -> Message:
     """A message whose content need not be a list."""
     return _with_changes(message, content=None)
+
+
+def without_empty_list(message: Message) -> Message:
+    """A message whose content is not an empty list; the same object if it was none."""
+    return without_content_list(message) if extras_of(message).content == () else message
 
 
 def without_form(message: Message) -> Message:

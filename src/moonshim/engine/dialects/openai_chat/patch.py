@@ -337,6 +337,8 @@ class ChatPatchWriter(Generic[Origin]):
                 for key in ("content", *REASONING_FIELDS)
                 if key in delta and not text_of(key, delta[key]) and not (key == "content" and segment.content)
             }
+            if self._repairs and isinstance(fields.get("content"), (list, dict)):
+                fields["content"] = None  # SDKs append it to a string
         if first or segment.reasoning:
             fields |= write_reasoning(delta, segment.reasoning, like=part.reasoning, first=first)
         if segment.content:
@@ -527,6 +529,8 @@ def _patch_message(message: dict[str, Any], sent: Segment) -> dict[str, Any]:
         patched["refusal"] = sent.content
     elif isinstance(message.get("content"), str) or sent.content:
         patched["content"] = sent.content
+    elif message.get("content"):
+        patched["content"] = None  # a list of parts without text
     if sent.calls:
         patched["tool_calls"] = [write_piece(piece) for piece in sent.calls]
     elif "tool_calls" in message and not message["tool_calls"]:

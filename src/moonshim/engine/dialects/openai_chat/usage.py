@@ -18,6 +18,7 @@ _PLACES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "input_tokens": (("prompt_tokens",),),
     "output_tokens": (("completion_tokens",),),
     "reasoning_tokens": (("completion_tokens_details", "reasoning_tokens"),),
+    "rejected_tokens": (("completion_tokens_details", "rejected_prediction_tokens"),),
     # OpenAI and OpenRouter; Moonshot; DeepSeek.
     "cached_tokens": ((_DETAILS, "cached_tokens"), ("cached_tokens",), ("prompt_cache_hit_tokens",)),
     # OpenAI and OpenRouter; Moonshot beside its `cached_tokens` (unverified); LiteLLM; relays of Claude.

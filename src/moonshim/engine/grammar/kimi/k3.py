@@ -6,7 +6,8 @@
     argument = open(argument, key, type) value close(argument)
 
 Hosts have omitted every one of these tags, so none requires another: think and response set the channel of text, tools
-means that white space is ignored. `<think>` is not a tag here but text; an unmatched `</think>` is dropped.
+means that white space is ignored, an argument outside of a call begins a call whose name is not known. `<think>` is not
+a tag here but text; an unmatched `</think>` is dropped. What a tag opens and nobody can read is a `CallLost`.
 """
 
 from __future__ import annotations
@@ -16,14 +17,28 @@ from typing import Final
 
 from moonshim.engine.grammar.kimi.k3_arguments import CONTAINER, RAW, SPACE_LIMIT, STRING, ArgumentWriter, escape
 from moonshim.engine.grammar.kimi.k3_tags import K3Tag, TagReader
-from moonshim.engine.grammar.protocol import CallDelta, CallEnded, CallStarted, Channel, GrammarEvent, Notice, TextFound
+from moonshim.engine.grammar.protocol import (
+    CallDelta,
+    CallEnded,
+    CallLost,
+    CallStarted,
+    Channel,
+    GrammarEvent,
+    Notice,
+    TextFound,
+)
 from moonshim.engine.grammar.shared.markers import marker_set
+from moonshim.engine.grammar.shared.text_so_far import LARGE, MAX_PIECES, TextSoFar
 
 __all__ = ["KimiK3Grammar"]
 
 _NOT_SPACE: Final = re.compile(r"\S")
 _THINK, _END_THINK = "<think>", "</think>"
 _STARTS: Final = marker_set("<|", _THINK, _END_THINK)
+_OPENING: Final = "<|open|>"
+_SEP: Final = "<|sep|>"
+_SURE: Final = 5
+"""So many characters of an opening tag at the end of a response are one that was cut off."""
 
 
 def _both(*names: str) -> list[str]:
@@ -54,7 +69,9 @@ class KimiK3Grammar:
     __slots__ = (
         "_after_wrapper",
         "_base",
+        "_called",
         "_calling",
+        "_calls",
         "_channel",
         "_gap",
         "_held",
@@ -64,11 +81,19 @@ class KimiK3Grammar:
         "_quiet",
         "_tags",
         "_writer",
+        "ended",
+        "said",
         "tags_are_text",
         "words_open",
     )
 
-    def __init__(self, channel: Channel, *, calls: bool = True) -> None:
+    def __init__(self, channel: Channel, *, calls: bool = True, said: TextSoFar | None = None) -> None:
+        self.said = said if said is not None else TextSoFar()
+        self._calls = calls
+        self._called = True
+        """Whether there was a call since the last `tools`."""
+        self.ended = False
+        """Set before the last `flush`: what is open then was cut off."""
         self._base: Channel = channel
         self._channel: Channel = channel
         self._tags = _ALL if calls else _WRAPPERS
@@ -91,9 +116,58 @@ class KimiK3Grammar:
         """Text that may still become (part of) a tag."""
         return "" if self._calling else self._held
 
+    @property
+    def channel(self) -> Channel:
+        """Where text goes now."""
+        return self._channel
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether no call is being read."""
+        return not self._calling
+
+    @property
+    def in_value(self) -> bool:
+        """Whether the next character belongs to the arguments of a call, whatever it is."""
+        return self._in_value
+
+    @property
+    def in_tools(self) -> bool:
+        """Whether the next thing is a call or the end of the calls."""
+        return self._in_tools and not self._calling
+
+    def called(self) -> None:
+        """A call was read elsewhere: K2's, inside of `tools`."""
+        self._called = True
+
+    def skim(self, text: str) -> bool:
+        """Read text if all of it is certainly text in this field, which is the common case; False: nothing was done."""
+        if self._held or self._calling or self._quiet or "<" in text or self._channel != self._base:
+            return False
+        pieces = self.said.pieces
+        pieces.append(text)
+        if len(pieces) >= MAX_PIECES or len(text) >= LARGE:
+            self.said.settle()
+        return True
+
+    def skim_value(self, text: str) -> bool:
+        """Whether all of this text is arguments as they are: then nothing has to be done with it."""
+        if not self._in_value or self._held or self._writer.phase != STRING:
+            return False
+        return "<" not in text and '"' not in text and "\\" not in text and text.isprintable()
+
+    def quote(self, text: str) -> list[GrammarEvent]:
+        """Text that is not to be read, though there are tags in it. Only outside of a call."""
+        out: list[GrammarEvent] = []
+        held, self._held = self._held, ""
+        self._emit_text(held + text, out)
+        return out
+
     def feed(self, text: str) -> list[GrammarEvent]:
         if not text:
             return []
+        if self.skim(text):
+            return [TextFound(self._channel, text)]
         if not self._held:
             if self._in_value:
                 writer = self._writer
@@ -107,6 +181,7 @@ class KimiK3Grammar:
                     if scanner.in_string and not scanner.escaped and '"' not in text and "\\" not in text:
                         return [CallDelta(text)]
             elif not self._quiet and "<" not in text:
+                self.said.add(text)
                 return [TextFound(self._channel, text)]
         text, self._held = self._held + text, ""
         return self._read(text, [], final=False)
@@ -121,6 +196,13 @@ class KimiK3Grammar:
         left, self._held = self._held, ""
         # Among calls half a tag can only be one that was cut off. A single `<` may be anything.
         among = self._calling or self._in_tools
+        if self.ended and self._calls and not self._calling:
+            # The response ends inside of a call, or before the first one.
+            cut_off = len(left) >= _SURE and (left.startswith(_OPENING) or _OPENING.startswith(left))
+            if cut_off or not self._called:
+                self._called = True
+                out.append(CallLost(self._channel, f"<|open|>tools<|sep|>{left}" if not cut_off else left, left))
+                left = ""
         stray, left = (left, "") if among and left.startswith("<|") else ("", left)
         if self._in_value:
             self._writer.write(left, out)
@@ -173,6 +255,14 @@ class KimiK3Grammar:
         if tag == "more":
             self._held = text[stop:]
             return len(text)
+        if tag == "text" and self._calling:
+            # The end of a tag whose beginning is missing: what was an argument has gone out as text.
+            if text.startswith(_SEP, stop):
+                out.append(CallLost(self._channel, _SEP, ""))
+                return stop + len(_SEP)
+            if not final and _SEP.startswith(text[stop:]):
+                self._held = text[stop:]
+                return len(text)
         if tag == "text":
             self._emit_text("<|", out)
             return stop + 2
@@ -193,31 +283,34 @@ class KimiK3Grammar:
         self._quiet = False
         if text:
             out.append(TextFound(self._channel, text))
+            self.said.add(text)
 
     # -- tags --------------------------------------------------------------------------
 
     def _handle_tag(self, tag: K3Tag, out: list[GrammarEvent]) -> None:
         """A tag outside of any value decides what comes next."""
         self._gap = ""
+        self.said.settle()
         closed = self._calling and self._handle_tag_in_call(tag, out)
         if not self._calling and not closed:
             self._handle_tag_outside(tag, out)
         # White space between tags is dropped; after a wrapper it may be the end of the text.
         self._after_wrapper = tag.key.startswith("close ") and not (self._calling or self._in_tools or closed)
         self._quiet = self._calling or self._in_tools or closed or self._after_wrapper
+        self.said.tail = ""
 
     def _handle_tag_in_call(self, tag: K3Tag, out: list[GrammarEvent]) -> bool:
         """Whether the tag is the call's own end. Any other tag that does not belong in a call ends it as well."""
         match tag.key:
             case "open argument":
                 if "key" not in tag.attributes:
-                    out.append(Notice("k3_argument_without_key", tag.raw))
+                    out += [Notice("k3_argument_without_key", tag.raw), CallLost(self._channel, tag.raw, "")]
                 self._writer.begin_value(tag.attributes.get("key", ""), tag.attributes.get("type", "string"), out)
                 self._in_value = True
             case "open json":
                 self._begin_json()
             case "close argument" | "close json":
-                out.append(Notice("stray_marker", tag.raw))
+                out.append(CallLost(self._channel, tag.raw, ""))
             case _:
                 self._writer.end_call(out)
                 out.append(CallEnded(closed=True))
@@ -230,15 +323,20 @@ class KimiK3Grammar:
         match tag.key:
             case "open think" | "open response":
                 self._open = name
+                self.said.begin_block()
                 self._channel = "reasoning" if name == "think" else "text"
                 self._in_tools = False
             case "open tools":
-                self._in_tools = True
+                self._in_tools, self._called = True, False
             case "open call":
-                tool = tag.attributes.get("tool", "").strip()
-                out.append(CallStarted(self._channel, "", tool or None))
-                self._calling = True
-                self._writer = ArgumentWriter()
+                tool = (tag.attributes.get("tool") or tag.attributes.get("name", "")).strip()
+                self._begin_call(tool or None, out)
+            case "open argument" | "open json":
+                # The server has kept the beginning of the call.
+                self._begin_call(None, out)
+                self._handle_tag_in_call(tag, out)
+            case "close argument" | "close json" | "close call" if self.said.tail.strip():
+                out.append(CallLost(self._channel, self.said.tail + tag.raw, ""))
             case "close think" | "close response" if self._open == name:
                 self._leave()
             case "close tools" if self._in_tools:
@@ -248,7 +346,13 @@ class KimiK3Grammar:
                 if name in ("think", "response", "message") or kind == "end_of_msg":
                     self._leave()
 
+    def _begin_call(self, tool: str | None, out: list[GrammarEvent]) -> None:
+        out.append(CallStarted(self._channel, "", tool))
+        self._calling = self._called = True
+        self._writer = ArgumentWriter()
+
     def _leave(self) -> None:
+        self.said.begin_block()
         self._open, self._channel, self._in_tools = "", self._base, False
 
     # -- values ------------------------------------------------------------------------

@@ -24,6 +24,10 @@ ATTRIBUTE_LIMIT: Final = 8
 
 _MARKERS: Final = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
 _WITH_ATTRIBUTES: Final = frozenset({"open message", "open call", "open argument", "open json"})
+_GLUED: Final = {"open call": ("tool", "index", "name", "id"), "open argument": ("key", "type", "name")}
+"""Attributes that models have written without the space before the first."""
+_MISNAMED: Final = frozenset({"arg", "args", "arguments", "value", "param", "parameter"})
+"""Names in the end tag of an argument that models have used."""
 
 
 class K3Tag(Struct, frozen=True, gc=False):
@@ -52,17 +56,21 @@ _DOUBLE: Final = rf'[^"<]*+(?:(?!{_MARKER})<[^"<]*+){{0,16}}'
 _SINGLE: Final = rf"[^'<]*+(?:(?!{_MARKER})<[^'<]*+){{0,16}}"
 _BARE: Final = r"""[^\s"'<>=]++"""
 _KEY: Final = r"[A-Za-z_][\w\-]*+"
-_ATTRIBUTE: Final = rf"""\s{{1,8}}{_KEY}{_SPACE}={_SPACE}(?:"{_DOUBLE}"|'{_SINGLE}'|{_BARE})"""
+_ATTRIBUTE: Final = rf"""\s{{0,8}}{_KEY}{_SPACE}={_SPACE}(?:"{_DOUBLE}"|'{_SINGLE}'|{_BARE})"""
 
 _HEAD: Final = re.compile(rf"<\|(?:(open|close)\|>{_SPACE}([a-z0-9_\-]*)|end_of_msg\|>)")
 _ATTRIBUTES: Final = re.compile(rf"(?:{_ATTRIBUTE}){{0,{ATTRIBUTE_LIMIT}}}")
 _ONE: Final = re.compile(rf"""({_KEY}){_SPACE}={_SPACE}(?:"({_DOUBLE})"|'({_SINGLE})'|({_BARE}))""")
+_UNREADABLE: Final = re.compile(rf"(?:(?!{_MARKER})[^\n])*")
+"""What stands in the place of attributes, whatever it is."""
+_TAG_FOLLOWS: Final = re.compile(rf"{_SPACE}<\|(?:open|close)\|>")
+_TAG_MAY_FOLLOW: Final = re.compile(rf"{_SPACE}{_partial_pattern(['<|open|>', '<|close|>'])}?\Z")
 _TAIL: Final = re.compile(rf"{_SPACE}(?:(<\|sep\|>)|(?=({_MARKER})))")
 _SEPARATOR_BEGINS: Final = re.compile(rf"{_SPACE}{_partial_pattern(['<|sep|>'])}?\Z")
 _MARKER_BEGINS: Final = re.compile(rf"{_SPACE}{_partial_pattern(_MARKERS)}?\Z")
 _ATTRIBUTES_GO_ON: Final = re.compile(
     rf"(?:{_ATTRIBUTE}){{0,{ATTRIBUTE_LIMIT}}}(?:{_SPACE}{_partial_pattern(_MARKERS)}?"
-    rf"|\s{{1,8}}{_KEY}{_SPACE}(?:={_SPACE}(?:\"{_DOUBLE}|'{_SINGLE}|{_BARE})?)?)\Z"
+    rf"|\s{{0,8}}{_KEY}{_SPACE}(?:={_SPACE}(?:\"{_DOUBLE}|'{_SINGLE}|{_BARE})?)?)\Z"
 )
 
 
@@ -83,7 +91,8 @@ class TagReader:
 
     def __init__(self, keys: Iterable[str], *, elided: frozenset[str] | None = None) -> None:
         self._keys = frozenset(keys)
-        self._heads = frozenset(key[:size] for key in self._keys for size in range(len(key) + 1))
+        misnamed = [f"close {name}" for name in _MISNAMED] if "close argument" in self._keys else []
+        self._heads = frozenset(key[:size] for key in (*self._keys, *misnamed) for size in range(len(key) + 1))
         self._elided = elided
 
     def read(self, text: str, pos: int, *, final: bool = False) -> TagReading:
@@ -96,11 +105,42 @@ class TagReader:
         if kind is None:
             return K3Tag("end_of_msg", head.group(), head.end(), whole=True)
         key, at = f"{kind} {name}", head.end()
+        if key not in self._keys and (key not in self._heads or at < len(text)):
+            key, at = self._split(key, head.end(2))
+            if at < 0:
+                return "more" if head.end() == len(text) else "text"
+            if self._elided is not None and key == "close argument" and key in self._keys:
+                return self._misnamed(text, pos, head.end())
         if key in _WITH_ATTRIBUTES and key in self._keys and at < len(text):
             return self._with_attributes(key, text, pos, at)
         if at == len(text) and not (final and key in self._keys and key not in _WITH_ATTRIBUTES):
             return "more" if key in self._heads else "text"
         return self._plain(key, text, pos, at, final) if key in self._keys else "text"
+
+    def _split(self, key: str, end: int) -> tuple[str, int]:
+        """The tag and its end where its name ran into an attribute, or was misspelled; -1: more text may tell."""
+        for tag, attributes in _GLUED.items():
+            if key.startswith(tag) and tag in self._keys:
+                rest = key[len(tag) :]
+                if rest in attributes:
+                    return tag, end - len(rest)
+                if any(one.startswith(rest) for one in attributes):
+                    return key, -1
+        if key.partition(" ")[2] in _MISNAMED and key.startswith("close") and "close argument" in self._keys:
+            return "close argument", end
+        return key, end
+
+    @staticmethod
+    def _misnamed(text: str, pos: int, at: int) -> TagReading:
+        """An end tag with a wrong name inside a value, which may contain anything: another tag has to follow."""
+        tail = _TAIL.match(text, at)
+        if tail is None:
+            return "more" if _SEPARATOR_BEGINS.match(text, at) else "text"
+        if tail[1] is None:
+            return "text"
+        if _TAG_FOLLOWS.match(text, tail.end()):
+            return K3Tag("close argument", text[pos : tail.end()], tail.end(), whole=True)
+        return "more" if _TAG_MAY_FOLLOW.match(text, tail.end()) else "text"
 
     def _with_attributes(self, key: str, text: str, pos: int, start: int) -> TagReading:
         found = _ATTRIBUTES.match(text, start)
@@ -114,7 +154,17 @@ class TagReader:
             return K3Tag(key, text[pos:end], end, whole, _decode_attributes(text, start, at))
         if len(text) - pos <= TAG_LIMIT and _ATTRIBUTES_GO_ON.match(text, start):
             return "more"
-        return "text"
+        if key not in _GLUED or self._elided is not None:
+            return "text"
+        # Whatever stands there, it is a call or an argument.
+        unreadable = _UNREADABLE.match(text, start)
+        at = unreadable.end() if unreadable else start
+        if at - pos > TAG_LIMIT:
+            return "text"
+        if text.startswith("<|sep|>", at):
+            end = at + len("<|sep|>")
+            return K3Tag(key, text[pos:end], end, True, _decode_attributes(text, start, at))
+        return "more" if at == len(text) or "<|sep|>".startswith(text[at:]) else "text"
 
     def _plain(self, key: str, text: str, pos: int, at: int, final: bool) -> TagReading:
         tail = _TAIL.match(text, at)

@@ -7,11 +7,20 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moonshim.engine.hosts.errors.secret_spellings import spellings
 from moonshim.engine.wire.json_codec import decode_object
 
-__all__ = ["FREE_VALUE", "ErrorDetails", "could_be_protocol", "mask_bytes", "mask_secrets", "read_body"]
+__all__ = [
+    "FREE_VALUE",
+    "ErrorDetails",
+    "clean_details",
+    "could_be_protocol",
+    "mask_bytes",
+    "mask_secrets",
+    "read_body",
+]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -69,13 +78,19 @@ def read_body(body: bytes, status: int, secrets: Collection[str] = ()) -> ErrorD
     if data.startswith(b"data:"):  # an error in a stream frame
         data = data[5:].split(b"\n", 1)[0].strip()
     value = _first_object(data)
-    details = _parse_error(value, 0) if value is not None else ErrorDetails(_text(body, status))
+    return clean_details(
+        _parse_error(value, 0) if value is not None else ErrorDetails(_text(body, status)), status, secrets
+    )
+
+
+def clean_details(details: ErrorDetails, status: int, secrets: Collection[str] = ()) -> ErrorDetails:
+    """The same with a message for people: without secrets, not too long, and never empty."""
     # Before cutting, since half a key is not recognized; and after it, since it may have been spelled in pieces.
     text = _UNPRINTABLE.sub("", _mask_spellings(details.message, secrets)[:_READ])
     message = _shorten(mask_secrets(text, secrets).strip())
     if not message:
         message = f"the host returned status {status} without a message"
-    return ErrorDetails(message, details.type, details.code, details.param, details.request_id, details.status)
+    return replace(details, message=message)
 
 
 def mask_secrets(text: str, secrets: Collection[str] = ()) -> str:

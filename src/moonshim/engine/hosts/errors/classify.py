@@ -9,12 +9,20 @@ from typing import Final
 import msgspec
 
 from moonshim.compat import renamed_arguments
-from moonshim.engine.hosts.errors.body import ErrorDetails, mask_secrets, read_body
+from moonshim.engine.hosts.errors.body import ErrorDetails, clean_details, mask_secrets, read_body
 from moonshim.engine.hosts.errors.context_overflow import Overflow, read_overflow
 from moonshim.engine.hosts.profile import HostProfile
-from moonshim.errors import Problem, ProblemKind
+from moonshim.engine.values.events import Failed
+from moonshim.errors import OWN_ERRORS, Problem, ProblemKind
 
-__all__ = ["DEFAULT_RETRY_SECONDS", "ERROR_BYTES", "mask_problem", "read_problem"]
+__all__ = [
+    "DEFAULT_RETRY_SECONDS",
+    "ERROR_BYTES",
+    "mask_problem",
+    "problem_in_body",
+    "problem_of_failure",
+    "read_problem",
+]
 
 ERROR_BYTES: Final = 1024 * 1024
 """Maximum number of error bytes to read: some hosts send whole pages."""
@@ -36,6 +44,19 @@ _STATUSES: Final[dict[int, ProblemKind]] = {
     504: "timeout",
     529: "overloaded",
 }
+_STATUS_OF: Final[dict[ProblemKind, int]] = {
+    "invalid_request": 400,
+    "authentication": 401,
+    "quota": 402,
+    "permission": 403,
+    "not_found": 404,
+    "too_large": 413,
+    "rate_limit": 429,
+    "overloaded": 503,
+    "timeout": 504,
+}
+"""The status of an error that came with status 200."""
+_STATUS: Final = re.compile(r"[45][0-9]{2}")
 _WAITING: Final = frozenset({429, 503, 529})
 # The hosts' values of `code` or `type`, without a trailing `_error`.
 _WORDS: Final[dict[str, ProblemKind]] = {
@@ -102,7 +123,49 @@ def read_problem(
     >>> problem.kind, problem.code, problem.retry_after
     ('overloaded', 'engine_overloaded_error', 3.0)
     """
-    details = read_body(body, status, secrets)
+    return _read_details(status, read_body(body, status, secrets), headers, profile, secrets)
+
+
+def problem_of_failure(failed: Failed) -> Problem:
+    """What ended a response that came with status 200, as an error with the status that it should have come with.
+
+    >>> problem_of_failure(Failed("engine_overloaded", "Busy.")).status
+    503
+    """
+    number = int(failed.code) if _STATUS.fullmatch(failed.code) else None
+    code = failed.code if number is None else None
+    details = clean_details(ErrorDetails(failed.message, code=code, status=number), 200)
+    own = OWN_ERRORS.get(failed.code)
+    if own is None:
+        return _with_own_status(details)
+    return Problem(
+        status=own.status,
+        kind=_STATUSES.get(own.status, "server"),
+        message=details.message,
+        code=failed.code,
+        permanent=own.permanent or not failed.retryable,
+    )
+
+
+def problem_in_body(body: bytes) -> Problem:
+    """The same for a body that came with status 200, and is an error or something unknown."""
+    return _with_own_status(read_body(body, 200))
+
+
+def _with_own_status(details: ErrorDetails) -> Problem:
+    """An error without a status of its own gets that of its category."""
+    problem = _read_details(200, details, {})
+    status = _STATUS_OF.get(problem.kind, 502)
+    return problem if problem.status != 502 or status == 502 else _read_details(status, details, {})
+
+
+def _read_details(
+    status: int,
+    details: ErrorDetails,
+    headers: Mapping[str, str],
+    profile: HostProfile | None = None,
+    secrets: Collection[str] = (),
+) -> Problem:
     if not 400 <= status <= 599:
         status = details.status or 502
     names = {str(name).lower(): str(value) for name, value in headers.items()}

@@ -66,6 +66,8 @@ def drop_empty(messages: list[LocatedMessage], profile: HostProfile, changes: li
             message = chat_extras.refusal_as_text(message)
         if not must_stay and _drops_text(message, profile):
             full = _drop_empty_result_text(chat_extras.keep_parts(message, lambda part: part != Text("")), profile)
+            if profile.dialect == chat_extras.DIALECT and message.role == "assistant":
+                full = chat_extras.without_empty_list(full)
             if full is not message:
                 message = full
                 changes.append(Change("empty_text", "empty text dropped: the host refuses it", located.place))

@@ -3,6 +3,7 @@
 | `history_ids` | the id of a call and its result |
 |---|---|
 | `k2` | `functions.name:n`, from the position among all calls |
+| `k2_repair` | the received id if it is `functions.name:n` and `n` is unused, otherwise with the next unused `n` |
 | `k2_messages` | `functions_name_n`, also from the position: legal in Messages, and recognized when K2 imitates it |
 | `unique` | the received id; a repeated one gets `_2`, `_3`, in order |
 | `standard` | the same if other model families accept it (at most 40 characters), otherwise `call_*` |
@@ -10,7 +11,7 @@
 | `mistral` | the same if it is nine letters and digits, otherwise nine others |
 | `keep` | the received id, even if repeated |
 
-A call without an id gets `call_*`. An id depends only on its call and the calls before it.
+Under the other policies a call without an id gets `call_*`. An id depends only on its call and the calls before it.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from msgspec.structs import replace
 from moonshim.engine.hosts.detect import family_of
 from moonshim.engine.hosts.profile import HistoryIds, HostProfile
 from moonshim.engine.ids.pairing import Pairing, pair
+from moonshim.engine.ids.repair import IdRepairer
 from moonshim.engine.ids.spelling import (
     ANTHROPIC_LIMIT,
     STANDARD_LIMIT,
     UniqueIds,
     anthropic_id,
-    k2_id,
     mistral_id,
     standard_id,
 )
@@ -48,25 +49,27 @@ _MISTRAL: Final = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 def policy_of(options: KimiOptions, profile: HostProfile, model: str) -> HistoryIds:
-    """The id policy that the options select, the same for requests and replies.
+    """The id policy that the options select: their `id_rule`, which responses follow too.
 
     A host policy wins where Messages, or a model known not to be Kimi, would refuse other ids.
     """
     policy = profile.history_ids
     if policy in _SPELLINGS and not (policy == "standard" and family_of(model) == "other"):
         return policy
-    if options.id_normalization:
-        return "k2"
-    return options.id_policy if options.repair_on_mismatch else "keep"
+    return options.id_rule
 
 
 def assign_ids(
     messages: list[LocatedMessage], policy: HistoryIds, changes: list[Change], *, prefix: str = "functions"
 ) -> list[LocatedMessage]:
-    """Assign ids to calls and results; `prefix` applies to the `k2` policy."""
+    """Assign ids to calls and results; `prefix` applies to `k2` and `k2_repair`."""
     pairing = pair(located.message for located in messages)
     calls = _calls_by_slot(pairing)
-    ids = _from_position(calls, prefix) if policy == "k2" else _ASSIGN[policy](calls)
+    if policy == "k2" or policy == "k2_repair":
+        repairer = IdRepairer(None, policy=policy, prefix=prefix)
+        ids = [repairer.assign(call.name, call.wire_id)[0] for call in calls]
+    else:
+        ids = _ASSIGN[policy](calls)
     at = {(seen.position, seen.place): ids[slot] for seen, slot in zip(pairing.seen, pairing.slot_of, strict=True)}
     if not at:
         return messages
@@ -105,10 +108,6 @@ def _set_ids(located: LocatedMessage, position: int, at: dict[tuple[int, int], s
 
 def _received_id(call: ToolCall) -> str:
     return call.wire_id or standard_id(call.id)
-
-
-def _from_position(calls: list[ToolCall], prefix: str) -> list[str]:
-    return [k2_id(call.name, number, prefix) for number, call in enumerate(calls)]
 
 
 def _keep_received(calls: list[ToolCall]) -> list[str]:

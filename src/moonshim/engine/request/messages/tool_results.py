@@ -1,11 +1,12 @@
-"""Tool messages without an id, content or failure notice -> refused, or completed."""
+"""Tool messages without an id, content or failure notice -> completed, or refused."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from itertools import groupby
 from operator import attrgetter
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -14,7 +15,7 @@ from moonshim.engine.request.located import LocatedMessage
 from moonshim.engine.values.conversation import Change, Message, Part, Text, ToolCall, ToolResult
 from moonshim.errors import InvalidInput
 
-__all__ = ["FAILED", "check_results", "mark_failures", "mend_results"]
+__all__ = ["FAILED", "check_results", "fill_empty_ids", "mark_failures", "mend_results"]
 
 FAILED: Final = "[The tool failed.]"
 
@@ -35,24 +36,39 @@ def check_results(messages: list[LocatedMessage]) -> None:
                 raise InvalidInput("Tool messages must have tool_call_id and content", field=f"{place}.{missing[0]}")
 
 
+def fill_empty_ids(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
+    """Replace empty ids by that of an unanswered call of the same turn, if there is one: some clients send back the
+    empty id that a host sent. A result without the field is left to `check_results`."""
+    if not any(_has_empty_id(located.message) for located in messages):
+        return messages
+    return _complete_turns(messages, changes, _has_empty_id, _fill)
+
+
 def mend_results(messages: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
     """Fill in missing content (empty) and missing ids, taken from an unanswered call of the same turn.
 
     Of several such calls, one with the result's tool name is preferred, then the earliest.
     """
+    return _complete_turns(messages, changes, _is_incomplete, _complete)
+
+
+def _complete_turns(
+    messages: list[LocatedMessage], changes: list[Change], is_selected: Callable[[Message], bool], complete: Completion
+) -> list[LocatedMessage]:
     out = list[LocatedMessage]()
-    for _, turn in groupby(messages, key=attrgetter("turn")):
-        out += _complete_turn(list(turn), changes)
+    for _, members in groupby(messages, key=attrgetter("turn")):
+        turn = list(members)
+        if any(is_selected(located.message) for located in turn):
+            unclaimed = _unclaimed_in(turn)
+            turn = [complete(one, unclaimed, changes) if is_selected(one.message) else one for one in turn]
+        out += turn
     return out
 
 
-def _complete_turn(turn: list[LocatedMessage], changes: list[Change]) -> list[LocatedMessage]:
-    if not any(_is_incomplete(located.message) for located in turn):
-        return turn
+def _unclaimed_in(turn: list[LocatedMessage]) -> _Unclaimed:
     parts = [(located.message, part) for located in turn for part in located.message.parts]
     claimed = {part.call_id for message, part in parts if isinstance(part, ToolResult) and _has_id(message, part)}
-    unclaimed = _Unclaimed([part for _, part in parts if isinstance(part, ToolCall) and part.id not in claimed])
-    return [_complete(located, unclaimed, changes) if _is_incomplete(located.message) else located for located in turn]
+    return _Unclaimed([part for _, part in parts if isinstance(part, ToolCall) and part.id not in claimed])
 
 
 class _Unclaimed:
@@ -74,9 +90,26 @@ class _Unclaimed:
         return None
 
 
+Completion: TypeAlias = Callable[[LocatedMessage, _Unclaimed, list[Change]], LocatedMessage]
+
+
 def _is_incomplete(message: Message) -> bool:
     results = [part for part in message.parts if isinstance(part, ToolResult)]
     return any(not _has_id(message, part) or not _has_content(message, part) for part in results)
+
+
+def _has_empty_id(message: Message) -> bool:
+    return any(isinstance(part, ToolResult) and part.wire_id == "" for part in message.parts)
+
+
+def _fill(located: LocatedMessage, unclaimed: _Unclaimed, changes: list[Change]) -> LocatedMessage:
+    parts = list(located.message.parts)
+    for number, part in enumerate(parts):
+        if not isinstance(part, ToolResult) or part.wire_id != "" or (call := unclaimed.take(part.name)) is None:
+            continue
+        changes.append(Change("result_id", "empty id of a tool result set to the id of its call", located.place))
+        parts[number] = replace(part, call_id=call.id, name=call.name, wire_id=None)
+    return located.with_parts(*parts)
 
 
 def _complete(located: LocatedMessage, unclaimed: _Unclaimed, changes: list[Change]) -> LocatedMessage:
