@@ -519,3 +519,11 @@ def test_no_more_are_asked_at_once_than_may_be() -> None:
 
     assert all(report.right for report in run(ask()))
     assert set(open_now) == {1}
+
+
+@pytest.mark.parametrize(("model", "said"), [("my-kimi", "strictest rules"), ("kimi-k4", "treated as k3.1")])
+def test_a_guessed_generation_is_part_of_the_line_of_the_model(model: str, said: str) -> None:
+    report = checked(chat_host(), models=(model,))
+    assert wrong(report) == []
+    assert said in finding(report, "model").said
+    assert said not in finding(checked(chat_host(), models=(model,), overrides={"generation": "k3"}), "model").said

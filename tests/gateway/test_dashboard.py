@@ -19,9 +19,10 @@ from moonshim.gateway.observe.metrics import Metrics
 from moonshim.gateway.observe.record import RequestRecord
 from tests.support.command import ROOT
 from tests.support.gateway.counting_host import LEAKED, streaming
-from tests.support.gateway.hosts import HostRequest, Peer, run, whole
+from tests.support.gateway.hosts import HostRequest, Peer, chunked_head, chunks, run, whole
 from tests.support.gateway.leaks import Scene, scene
 from tests.support.gateway.raw_client import body_of
+from tests.support.streams import chunk, sse
 
 FILE: Final = ROOT / "deploy" / "grafana" / "moonshim.json"
 DASHBOARD: Final[dict[str, Any]] = json.loads(FILE.read_text("utf-8"))
@@ -54,11 +55,18 @@ def emitted() -> dict[str, dict[str, set[str]]]:
     async def broken(peer: Peer, asked: HostRequest) -> None:
         await peer.send(whole(b'{"error":{"message":"no"}}', status="500 No"))
 
+    async def thinking_first(peer: Peer, asked: HostRequest) -> None:
+        text = {"reasoning_content": "Hm."} if len(peer.host.requests) == 2 else {"content": "Hi."}
+        usage = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}}
+        await peer.send(chunked_head() + chunks(sse([chunk(text), chunk({}, "stop"), usage])))
+
     async def traffic() -> list[Metric]:
         given: dict[str, Any] = {"overrides": {"temperature_max": 1.0}, "models": ("kimi-k2.5", "kimi-k3")}
         price = Price(input=Decimal(1), output=Decimal(2))
         retries = Retries(attempts=1, breaker_failures=1)
         async with scene(streaming(LEAKED), keys=(key,), prices={"kimi-k2.5": price}, retries=retries, **given) as one:
+            assert (await one.ask("openai_chat", body, headers=own)).status == 200
+            one.play(thinking_first)
             assert (await one.ask("openai_chat", body, headers=own)).status == 200
             one.play(broken)
             assert (await one.ask("openai_chat", body, headers=own)).status == 500

@@ -135,3 +135,38 @@ def test_markers_that_a_chain_leaves_as_text_are_noted_once(lines: Path) -> None
     run(test())
     events = [line["event"] for line in told(lines)]
     assert events.count("markers_left_as_text") == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [("my-kimi", "does not say which Kimi generation"), ("kimi-k4", "treated as k3.1"), ("kimi-k2.6", None)],
+)
+def test_a_guessed_generation_is_noted_once_for_each_model(lines: Path, model: str, problem: str | None) -> None:
+    async def test() -> None:
+        async with (
+            Host(answering("200 OK", GOOD)) as host,
+            running(config_for(host.url, models=(model,))) as gateway,
+            aiohttp.ClientSession(gateway.url) as client,
+        ):
+            for _ in range(2):
+                async with client.post("/v1/chat/completions", json=BODY | {"model": model}) as answer:
+                    assert answer.status == 200
+
+    run(test())
+    noted = [line for line in told(lines) if line["event"] == "generation_guessed"]
+    assert [line["model"] for line in noted] == ([] if problem is None else [model])
+    assert all(problem is not None and problem in line["problem"] for line in noted)
+
+
+def test_a_generation_that_is_configured_is_no_guess(lines: Path) -> None:
+    async def test() -> None:
+        async with (
+            Host(answering("200 OK", GOOD)) as host,
+            running(config_for(host.url, models=("my-kimi",), overrides={"generation": "k2.6"})) as gateway,
+            aiohttp.ClientSession(gateway.url) as client,
+            client.post("/v1/chat/completions", json=BODY | {"model": "my-kimi"}) as answer,
+        ):
+            assert answer.status == 200
+
+    run(test())
+    assert not [line for line in told(lines) if line["event"] == "generation_guessed"]

@@ -13,6 +13,7 @@ import pytest
 
 from moonshim.config import GatewayKey, Retries, TransformerUse
 from moonshim.gateway.inbound.auth import new_key
+from moonshim.gateway.outbound.attempts import AskAgainLimit
 from tests.support.gateway.hosts import Host, HostRequest, Peer, Script, chunked_head, chunks, run, whole
 from tests.support.gateway.leaks import PATIENT, Scene, scene
 from tests.support.gateway.raw_client import (
@@ -82,6 +83,7 @@ def failing(data: bytes, times: int, then: Script) -> Script:
 async def without_pauses(script: Script, **given: Any) -> AsyncIterator[Scene]:
     async with scene(script, **{"retries": THRICE, **given}) as one:
         one.gateway.state.random = lambda: 0.0
+        one.gateway.state.ask_again_limit = AskAgainLimit(least=1_000_000)
         yield one
 
 
@@ -425,7 +427,7 @@ class TestEmptyAnswers:
             async def second_time(peer: Peer, asked: HostRequest) -> None:
                 await (good if len(peer.host.requests) > 1 else sending(EMPTY))(peer, asked)
 
-            async with without_pauses(second_time, retry_empty_answer=True) as one:
+            async with without_pauses(second_time) as one:
                 for client in CLIENTS:
                     for stream in (True, False):
                         one.host.requests.clear()
@@ -445,8 +447,7 @@ class TestEmptyAnswers:
             async def second_time(peer: Peer, asked: HostRequest) -> None:
                 await (sending(EMPTY) if len(peer.host.requests) == 1 else good)(peer, asked)
 
-            given = {"retry_empty_answer": True, "models": ("kimi-k2.6",)}
-            async with without_pauses(second_time, **given) as one:
+            async with without_pauses(second_time, models=("kimi-k2.6",)) as one:
                 for stream in (True, False):
                     one.host.requests.clear()
                     body = body_of("openai_chat", f"hi {stream}", stream=stream, model="kimi-k2.6")
@@ -459,29 +460,30 @@ class TestEmptyAnswers:
 
         run(test())
 
-    def test_it_is_asked_for_once_only_and_an_empty_answer_stays_one(self) -> None:
+    def test_it_is_asked_for_once_only(self) -> None:
         async def test() -> None:
-            async with without_pauses(sending(EMPTY), retry_empty_answer=True) as one:
+            async with without_pauses(sending(EMPTY)) as one:
                 for client in CLIENTS:
                     for stream in (True, False):
                         one.host.requests.clear()
                         said = content_of(client, await one.ask(client, body_of(client, stream=stream)))
-                        assert (said.text, len(one.host.requests)) == ("", 2)
+                        assert (said.text, said.error is not None, len(one.host.requests)) == ("", True, 2)
                 await one.settles()
 
         run(test())
 
-    def test_without_the_option_nobody_is_asked_again(self) -> None:
+    def test_without_the_option_nobody_is_asked_again_and_it_ends_as_the_host_ended_it(self) -> None:
         async def test() -> None:
-            async with without_pauses(sending(EMPTY)) as one:
+            async with without_pauses(sending(EMPTY), retry_empty_answer=False) as one:
                 for client in CLIENTS:
-                    assert (await one.ask(client, body_of(client))).status == 200
+                    said = content_of(client, await one.ask(client, body_of(client)))
+                    assert (said.text, said.error) == ("", None)
                 assert len(one.host.requests) == 3
 
         run(test())
 
     @pytest.mark.parametrize("data", [FAILURES["500"], b""], ids=["500", "close"])
-    def test_when_the_second_call_fails_the_first_answer_has_to_do(self, data: bytes) -> None:
+    def test_when_the_second_call_fails_the_first_answer_is_an_error_that_clients_retry(self, data: bytes) -> None:
         async def test() -> None:
             async def once(peer: Peer, asked: HostRequest) -> None:
                 if len(peer.host.requests) == 1:
@@ -490,29 +492,39 @@ class TestEmptyAnswers:
                     await peer.send(data)
                     peer.writer.close()
 
-            async with without_pauses(once, retry_empty_answer=True) as one:
+            async with without_pauses(once) as one:
                 for client in CLIENTS:
                     for stream in (True, False):
                         one.host.requests.clear()
-                        said = content_of(client, await one.ask(client, body_of(client, stream=stream)))
-                        assert (said.text, said.error, len(one.host.requests)) == ("", None, 2)
+                        reply = await one.ask(client, body_of(client, stream=stream))
+                        said = content_of(client, reply)
+                        assert (said.text, said.error is not None, len(one.host.requests)) == ("", True, 2)
+                        assert "x-should-retry" not in reply.headers
+                        await one.settles()
+                        record = one.records[-1]
+                        assert (record.blame, record.asked_again) == ("answer", "empty_answer")
+                        assert record.error is not None
+                        assert record.error.startswith("empty_answer")
                 await one.settles()
 
         run(test())
 
-    def test_a_host_that_breaks_its_connection_behind_an_empty_answer_is_not_asked_again(self) -> None:
-        """Its answer was told when the connection broke: nothing can follow it."""
+    def test_a_host_that_breaks_its_connection_behind_an_empty_answer_is_asked_again_too(self) -> None:
+        """All of its answer came."""
 
         async def cut(peer: Peer, asked: HostRequest) -> None:
+            if len(peer.host.requests) > 1:
+                await sending(text_answer("openai_chat", "Hi."))(peer, asked)
+                return
             await peer.send(chunked_head() + chunks(EMPTY.stream.removesuffix(b"data: [DONE]\n\n"), end=False))
             peer.writer.close()
 
         async def test() -> None:
-            async with without_pauses(cut, retry_empty_answer=True) as one:
+            async with without_pauses(cut) as one:
                 for client in CLIENTS:
                     one.host.requests.clear()
                     said = content_of(client, await one.ask(client, body_of(client)))
-                    assert (said.text, said.error, len(one.host.requests)) == ("", None, 1)
+                    assert (said.text, said.error, len(one.host.requests)) == ("Hi.", None, 2)
                 await one.settles()
 
         run(test())
@@ -528,7 +540,7 @@ class TestEmptyAnswers:
                 await peer.gone()
                 gone.set()
 
-            async with without_pauses(waiting, retry_empty_answer=True) as one:
+            async with without_pauses(waiting) as one:
                 async with one.connected() as connection:
                     connection.send("anthropic", body_of("anthropic"))
                     await connection.head()

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from moonshim.engine.dialects.protocol import ResponseContext
 from moonshim.engine.values.conversation import Change
 from moonshim.engine.values.options import KimiOptions
 from moonshim.gateway.observe.record import RequestRecord
@@ -41,6 +42,7 @@ class Needs(msgspec.Struct, frozen=True):
 
 class Plan(msgspec.Struct, frozen=True):
     options: KimiOptions = KimiOptions.mending()
+    reply: ResponseContext = ResponseContext(model="kimi-k2.5")
 
 
 class Sent:

@@ -8,15 +8,18 @@ from typing import Any, Final
 
 from moonshim.simulator import Simulator
 
-__all__ = ["FAULTS", "ROUNDS", "five_rounds", "problems_at"]
+__all__ = ["AT_A_READING_HOST", "FAULTS", "ROUNDS", "five_rounds", "problems_at"]
 
 ROUNDS: Final = 5
+AT_A_READING_HOST: Final = ("ids-openai@2", "ids-underscores@3", "ids-same@4", "markers-in-reasoning@5")
+"""Moonshot's own parser reads the calls in its text: markers there may be a quotation."""
 FAULTS: Final = ("markers-in-content@1", "ids-openai@2", "ids-underscores@3", "ids-same@4", "markers-in-reasoning@5")
 
 
-def five_rounds(behaviour: str, faults: tuple[str, ...] = FAULTS) -> Simulator:
+def five_rounds(behaviour: str, faults: tuple[str, ...] | None = None) -> Simulator:
     """A host whose model calls tools in five rounds, and each of whose answers is wrong in another way."""
-    return Simulator(behaviour=behaviour, faults=faults, scenario="five-rounds")
+    usual = AT_A_READING_HOST if behaviour == "moonshot" else FAULTS
+    return Simulator(behaviour=behaviour, faults=usual if faults is None else faults, scenario="five-rounds")
 
 
 def problems_at(server: Simulator, answer: str) -> list[str]:

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from moonshim.integrations import Memory, anthropic_http_client, async_openai_http_client
-from tests.integrations.judging import FAULTS, five_rounds, problems_at
+from tests.integrations.judging import AT_A_READING_HOST, five_rounds, problems_at
 from tests.integrations.programs import KEY, TOOLS, answer, asking, talk
 
 
@@ -26,7 +26,7 @@ def test_every_generation_comes_through_five_rounds(model: str, stream: bool) ->
 
 
 def test_threads_share_a_client() -> None:
-    with asking("moonshot", FAULTS) as (server, client), ThreadPoolExecutor(8) as threads:
+    with asking("moonshot", AT_A_READING_HOST) as (server, client), ThreadPoolExecutor(8) as threads:
         words = [f"What is it like in place {number}?" for number in range(16)]
         answers = list(threads.map(lambda one: talk(client, one, stream=one.endswith("5?")), words))
     assert server.refusals == []
@@ -40,7 +40,7 @@ def test_threads_share_a_client() -> None:
 
 def test_a_conversation_goes_on_in_an_asynchronous_client_that_shares_the_memory() -> None:
     memory = Memory()
-    with asking("moonshot", FAULTS, memory=memory) as (server, client):
+    with asking("moonshot", AT_A_READING_HOST, memory=memory) as (server, client):
         messages: list[Any] = [{"role": "user", "content": "What is it like there?"}]
         for _ in range(3):
             made = client.chat.completions.create(model="kimi-k2.5", messages=messages, tools=TOOLS)
@@ -76,7 +76,7 @@ def test_what_was_thought_under_one_key_is_not_told_under_another() -> None:
 
 def test_thinking_blocks_that_a_program_drops_are_put_back_in_messages() -> None:
     tools: Any = [{"name": one["function"]["name"], "input_schema": one["function"]["parameters"]} for one in TOOLS]
-    with five_rounds("moonshot", ("markers-in-content@1", "no-message-delta@2", "unsigned@3")).running() as server:
+    with five_rounds("moonshot", ("markers-in-reasoning@1", "no-message-delta@2", "unsigned@3")).running() as server:
         http_client = anthropic_http_client(host="moonshot")
         with anthropic.Anthropic(base_url=server.url, api_key=KEY, max_retries=0, http_client=http_client) as client:
             messages: list[Any] = [{"role": "user", "content": "What is it like there?"}]

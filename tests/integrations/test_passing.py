@@ -25,7 +25,7 @@ from tests.support.gateway.hosts import Host, HostRequest, Peer, chunked_head, c
 HELLO: Final[Any] = [{"role": "user", "content": "hello"}]
 CALL: Final = '<|tool_call_begin|>functions.sun:0<|tool_call_argument_begin|>{"city":"Rome"}<|tool_call_end|>'
 LEAKED: Final = f"<|tool_calls_section_begin|>{CALL}<|tool_calls_section_end|>"
-MESSAGE: Final = {"role": "assistant", "content": LEAKED}
+MESSAGE: Final = {"role": "assistant", "content": "", "reasoning_content": LEAKED}
 ANSWER: Final = {
     "id": "c",
     "object": "chat.completion",

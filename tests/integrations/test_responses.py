@@ -31,7 +31,7 @@ def _outputs(response: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("behaviour", ["moonshot", "selfhost"])
+@pytest.mark.parametrize("behaviour", ["openrouter", "selfhost"])
 def test_a_conversation_goes_on_from_the_name_of_the_last_response(behaviour: str, stream: bool) -> None:
     with asking(behaviour, FAULTS) as (server, client):
         response = _ask(client, "What is it like there?", stream)
@@ -77,7 +77,7 @@ def test_a_client_that_knows_only_the_newest_item_of_a_stream_gets_every_call(fa
 
 
 def test_a_conversation_that_sends_everything_itself_needs_nothing_kept() -> None:
-    with asking("moonshot", FAULTS) as (server, client):
+    with asking("selfhost", FAULTS) as (server, client):
         said: list[Any] = [{"role": "user", "content": "What is it like there?"}]
         response = _ask(client, said, stream=False, store=False)
         while _calls(response):

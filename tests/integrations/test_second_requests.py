@@ -303,6 +303,20 @@ def test_prose_around_the_json_costs_no_second_request(hosts: Hosts, way: str) -
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_an_answer_of_only_reasoning_is_asked_for_again(way: str) -> None:
+    host = "moonshot" if way.startswith("messages") else "together"
+    with Simulator(behaviour=host, log=lambda seen: None).running() as server:
+        answer = ask(way, server.url, host, "kimi-k3+stops-after-thinking*1")
+        assert Forecast.model_validate_json(answer.text)
+        assert answer.ending == "stop"
+        first, second = list(server.requests)
+        assert (first.status, second.status) == (200, 200)
+        assert first.body == second.body, "the same was asked"
+        plain = ask(way, server.url, host, "kimi-k3")
+        assert answer.tokens > plain.tokens, "the tokens of both requests are reported"
+
+
 # --- a second request that fails --------------------------------------------------------------------------------
 
 PROSE: Final = "It will rain."

@@ -20,6 +20,30 @@ BROKEN_ROUND: Final = 4
 """Where in the conversation the faults come that nobody can mend."""
 SAID_TO_BE_CUT: Final = frozenset({"finish-length"})
 """The host says that it stopped too early; nothing tells that it did not, and clients are told what it says."""
+READ_CALLS: Final = frozenset({"moonshot", "kimi-coding"})
+"""Hosts whose own parser reads the markers of calls: in the text of their responses, markers may be a quotation."""
+LEAKS_NO_CALL: Final = frozenset(
+    {
+        # Reasoning, text, or tags alone.
+        "think-end-in-content",
+        "think-tags-in-content",
+        "xtml-orphan-response-end",
+        "xtml-message-end-in-content",
+        "xtml-response-begun-in-content",
+        "xtml-reasoning-in-content",
+        # Calls in the reasoning, where no parser reads them.
+        "markers-in-reasoning",
+        "think-never-closed",
+        "call-without-section-in-reasoning",
+        "calls-without-ends",
+        "markers-in-reasoning-and-native",
+        "xtml-in-reasoning",
+        "xtml-think-never-closed",
+        "xtml-sep-elided",
+        "xtml-spaced",
+    }
+)
+"""Faults of the group `leaks` that put no call into the text; all others do."""
 CLIENTS: Final = ("openai_chat", "anthropic", "openai_responses")
 WAYS: Final = ("whole", "events", "helper")
 MODELS: Final = {
@@ -86,7 +110,14 @@ class Cell(Struct, frozen=True):
     @property
     def cannot_be_mended(self) -> bool:
         fault = FAULTS.get(self.fault)
-        return fault is not None and (fault.fatal or self.is_silent)
+        return fault is not None and (fault.fatal or self.is_silent or self.may_quote)
+
+    @property
+    def may_quote(self) -> bool:
+        """A call in the text of a host that reads calls: it may be quoted, so it is refused."""
+        fault = FAULTS.get(self.fault)
+        leaks = fault is not None and fault.group == "leaks" and self.fault not in LEAKS_NO_CALL
+        return leaks and self.host in READ_CALLS
 
     @property
     def is_silent(self) -> bool:

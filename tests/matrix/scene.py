@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import uvloop
 
 from moonshim.config import Config, ProviderConfig, Retries, Secret, Timeouts
+from moonshim.gateway.outbound.attempts import AskAgainLimit
 from moonshim.simulator import Simulator
 from moonshim.simulator.request import Wire
 from tests.matrix.cells import HOSTS, Cell
@@ -82,6 +83,7 @@ def scene() -> Iterator[Scene]:
             made = Scene(runner, boxes)
             config = Config(providers=tuple(_providers(boxes)), retries=Retries(attempts=1, breaker_failures=10**9))
             made.gateway = await stack.enter_async_context(running(config))
+            made.gateway.state.ask_again_limit = AskAgainLimit(least=1_000_000)  # here every answer may fail
             made.mended = Packages(made.gateway.url, agent=AGENT)
             for packages in (made.mended, *made.direct.values()):
                 stack.push_async_callback(packages.close)

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from moonshim.simulator.faults import FAULTS
 from tests.matrix.breaking import BREAKS
-from tests.matrix.cells import BROKEN_ROUND, CLEAN, Cell, full, pairwise
+from tests.matrix.cells import BROKEN_ROUND, CLEAN, CLIENTS, MODELS, Cell, full, pairwise
 from tests.matrix.scene import OTHER, Scene, scene
+from tests.matrix.steps import ROUNDS
 from tests.matrix.talks import Talk, conversation, is_from_the_package, problems_of, talk, was_cut_off
 from tests.support.playing import Call
 from tests.support.profiles import PROFILE
@@ -102,6 +103,44 @@ def _is_meant(call: Call, intended: list[Any]) -> bool:
         return (call.name, json.loads(call.arguments)) in wanted
     except ValueError:
         return False
+
+
+ASKED_AGAIN: Final = (
+    "markers-end",
+    "markers-end-in-slot",
+    "id-alone",
+    "arguments-alone",
+    "xtml-ends",
+    "xtml-ends-in-tag",
+    "xtml-no-key",
+    "arguments-values",
+    "arguments-lost",
+    "arguments-garbage",
+    "arguments-in-content",
+    "merged-calls",
+    "tool-calls-without-calls",
+    "stops-after-thinking",
+)
+"""Faults that end in an error because a call is lost, and that a second request cures."""
+
+
+_OF_STREAMS: Final = dict(zip(CLIENTS, ("keep-alives", "comments", "crlf"), strict=True))
+
+
+@pytest.mark.parametrize("fault", ASKED_AGAIN)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_call_that_is_lost_once_arrives_when_it_is_asked_for_again(stage: Scene, fault: str, client: str) -> None:
+    """Whole responses are asked for again by the gateway, so its client sees nothing of it."""
+    generation = "k3" if "k3" in FAULTS[fault].families and fault.startswith("xtml") else "k2-thinking"
+    cell = Cell(fault, generation, client, "openai_chat", "whole", "selfhost")
+    before = _last(stage, cell)
+    # The simulator counts by model name: a fault of streams alone makes one for each client.
+    name = f"{MODELS[generation]}+{fault}@{BROKEN_ROUND}*1+{_OF_STREAMS[client]}"
+    model = stage.name_of(cell, name)
+    said = stage.run(talk(conversation(stage.mended, client, model, "whole"), model, None))
+    seen = _since(stage, cell, before)
+    assert not problems_of(said, _meant(seen), exact=client != "anthropic")
+    assert len(seen) == ROUNDS + 2, "one was asked again"
 
 
 WELL_BEHAVED: Final = {"openai_chat": "selfhost", "anthropic": "moonshot"}

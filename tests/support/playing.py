@@ -48,8 +48,10 @@ class Answer(Struct, frozen=True):
     stream: bytes
 
 
-def chat_answer(thought: Thought, text: str, calls: list[Call], *, leaked: bool = False) -> Answer:
-    """A response of a Chat host; `leaked`: the calls are markers in the text."""
+def chat_answer(
+    thought: Thought, text: str, calls: list[Call], *, leaked: bool = False, reason: str | None = None
+) -> Answer:
+    """A response of a Chat host; `leaked`: the calls are markers in the text; `reason`: another finish reason."""
     entries: list[Json] = [
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in calls
@@ -62,7 +64,7 @@ def chat_answer(thought: Thought, text: str, calls: list[Call], *, leaked: bool 
         text, entries = f"{text}<|tool_calls_section_begin|>{marked}<|tool_calls_section_end|>", []
     message: Json = {"role": "assistant", **thought.fields, "content": text or None}
     message |= {"tool_calls": entries} if entries else {}
-    reason = "tool_calls" if entries else "stop"
+    reason = reason or ("tool_calls" if entries else "stop")
     whole = {"id": "chatcmpl-7", "object": "chat.completion", "created": 7, "model": "m"}
     whole |= {"choices": [{"index": 0, "message": message, "finish_reason": reason}]}
     chunks = [chunk({"role": "assistant"})]

@@ -36,7 +36,7 @@ api_key_env = "OPENROUTER_API_KEY"
 # tool_limit = 64                             # any field of the host profile (docs/reference/hosts.md)
 # cells = { context_window = 262144 }         # several fields of the host profile in one table
 # body = { top_k = 20 }                       # fields to add to every request
-# retry_empty_answer = true                   # retry once if the response has only reasoning
+# retry_empty_answer = false                  # do not ask again if the model's answer cannot be used
 # passes_client_key = true                    # forward the client's own API key to this host
 # ca_bundle = "certificates.pem"
 # proxy = "http://proxy.internal:3128"

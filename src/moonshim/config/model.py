@@ -132,8 +132,9 @@ class ProviderConfig(Struct, frozen=True, kw_only=True):
     """Transformers for single models, run after those of the provider."""
     passes_client_key: bool = False
     """Forward the client's own key to the host, if there are no gateway keys."""
-    retry_empty_answer: bool = False
-    """Retry a response of only reasoning once."""
+    retry_empty_answer: bool = True
+    """Ask once more for a response that failed because of what the model wrote: one of only reasoning, or with a call
+    that is missing or cannot be read."""
     ca_bundle: str | None = None
     """File with the certificates to verify this host with."""
     proxy: str | None = None

@@ -34,7 +34,7 @@ from moonshim.doctor.clues import (
 from moonshim.doctor.findings import TOPICS, Finding, ProviderReport, State, Topic
 from moonshim.doctor.subscription import LoginReport, Quota, describe_login, login_of, read_quota, reports_quota
 from moonshim.engine.exchange import Exchange, ResponseStream
-from moonshim.engine.hosts.detect import host_of
+from moonshim.engine.hosts.detect import describe_guess, host_of
 from moonshim.engine.hosts.errors.body import mask_secrets
 from moonshim.engine.prepare import read_request
 from moonshim.engine.values.conversation import Reasoning, Text, ToolCall
@@ -271,7 +271,9 @@ class _Check:
             return
         self._note("address", "right", self._display_url)
         self._note("key", "right", self._describe_key("accepted", "none configured, and none needed"))
-        self._note("model", "right", f"{self._model} ({self._why})")
+        configured = "generation" in self._provider.overrides_for(self._model)
+        guess = None if configured else describe_guess(self._model)
+        self._note("model", "right", f"{self._model} ({self._why})" + (f"; {guess}" if guess else ""))
         self._note("dialect", "right", _NAMES[self._dialect])
         await self._other_keys()
         if self._judge_call(first):
@@ -433,6 +435,8 @@ class _Check:
             await self._missing(failure, actual)
         elif actual == "page":
             self._blame_page(failure)
+        elif problem.blame == "answer":
+            self._wrong("answer", "unusable_answer", str(failure))
         elif problem.kind in _ABOUT_KEY | _ABOUT_HOST:
             self._blame(failure)
         elif actual != self._dialect:

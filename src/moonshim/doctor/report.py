@@ -53,7 +53,9 @@ ADVICE: Final = {
     "`host` (docs/reference/hosts.md)",
     "body_refused": "the host rejects `{hint}` of your configuration; remove it, or set a value that the host accepts",
     "result_refused": "this would break every tool call of an agent; contact the operator of the host",
-    "empty_answer": "try again; with `retry_empty_answer = true`, the gateway retries by itself",
+    "empty_answer": "try again; unless `retry_empty_answer = false`, the gateway asks again by itself",
+    "unusable_answer": "the host works, but what the model wrote cannot be used; try again, or check another model "
+    "(--model)",
 }
 """What to do next, by the cause of a finding."""
 _OPTIONS: Final = {

@@ -6,8 +6,8 @@
 
 A host that fails before anything of its response was passed on is asked again, or the next one is; one that a request
 cannot be expressed for (several choices where its API returns one) is left out. After that there is
-no second host: a failure ends the response with an error in the client's dialect. The one exception is a response of
-nothing but reasoning, where the provider's `retry_empty_answer` is on.
+no second host: a failure ends the response with an error in the client's dialect. The one exception is a failure that
+the model's answer is to blame for: the same host is asked once more, as long as only reasoning was passed on.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
         headers = [(b"content-type", CONTENT_TYPES["sse"].encode()), *response_headers(call)]
         call.client_stream.keep_alive(snapshot.config.heartbeat_seconds, call.dialect.heartbeat, headers)
     attempts = Attempts(targets, snapshot.config.retries, state.breakers, state.retry_budget, state.random, call.tenant)
+    state.ask_again_limit.count_request(call.tenant, state.clock())
     upstream_attempt: UpstreamAttempt | None = None
     failures: list[tuple[Target, Problem]] = []
     unfit: CannotExpress | None = None
@@ -96,6 +97,7 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
                 unfit = unfit or error
                 attempts.unfit()
                 continue
+            state.note_guess(attempt.target)
             record.price = snapshot.price(attempt.target)
             search = current.prepared.search
             record.search_fee = None if search is None else snapshot.search_fee(attempt.target, search.runner)
@@ -132,7 +134,7 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
         return await _send_error(call, current, unfit)
     if problem is None:
         raise Refused(attempts.unavailable(state.clock()))
-    record.outcome, record.error = "upstream_error", problem.in_short
+    record.outcome, record.error, record.blame = "upstream_error", problem.in_short, problem.blame
     failed_target = next(target for target, failure in failures if failure is problem)
     record.provider, record.model = failed_target.provider.name, failed_target.model
     return await _send_error(call, current, Refused(_of_provider(problem, failed_target.provider.name)))
@@ -162,9 +164,10 @@ async def _send_error(call: ClientCall, current: Exchange, error: MoonshimError)
     await call.client_stream.settle()
     if not current.is_prepared or not call.client_stream.started:
         raise error
+    problem = problem_of(error)
     if call.record.outcome == "ok":
-        call.record.outcome, call.record.error = "failed", problem_of(error).in_short
-    await call.client_stream.finish(current.render_stream_error(problem_of(error)))
+        call.record.outcome, call.record.error, call.record.blame = "failed", problem.in_short, problem.blame
+    await call.client_stream.finish(current.render_stream_error(problem))
 
 
 def _of_provider(problem: Problem, provider: str) -> Problem:

@@ -68,7 +68,7 @@ class Relay:
         return fed[1] if isinstance(fed, tuple) else b""
 
     def _feed(self, data: bytes) -> bytes:
-        if self.log is not None:
+        if self.log is not None and not self._exchange.is_useless:
             self.log.write(data)
         self.frames += data.count(b"\n\n")
         self.received += len(data)

@@ -176,7 +176,7 @@ class RouteHandler:
     async def _send_error(self, client_stream: ClientStream, record: RequestRecord, problem: Problem) -> None:
         if record.outcome == "ok":
             record.outcome = "failed" if problem.code == TransformerFailed.code else "refused"
-            record.error = problem.in_short
+            record.error, record.blame = problem.in_short, problem.blame
         headers = _json_headers(record)
         headers += [(name.encode(), value.encode()) for name, value in problem.retry_headers.items()]
         if problem in (STOPPING, NO_DESCRIPTORS):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moonshim.config import Config, GatewayKey, Price, Target, UsageBooks
 from moonshim.engine.exchange import Exchange, RequestTarget, ResponseStream
 from moonshim.engine.formats import is_kimi_model
+from moonshim.engine.hosts.detect import describe_guess
 from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.plan import Plan
 from moonshim.engine.values.conversation import Reasoning, Text
@@ -37,7 +38,7 @@ from moonshim.gateway.observe.metrics import Metrics
 from moonshim.gateway.observe.otel import open_telemetry
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.observe.stream_log import StreamLog, StreamLogs
-from moonshim.gateway.outbound.attempts import Attempt, Breakers, RetryBudget
+from moonshim.gateway.outbound.attempts import AskAgainLimit, Attempt, Breakers, RetryBudget
 from moonshim.gateway.outbound.host_models import HostModels
 from moonshim.gateway.outbound.provider_keys import ProviderKeys
 from moonshim.gateway.outbound.routing import Router, request_target
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ConfigSnapshot", "GatewayState"]
 
+_MAX_GUESSES: Final = 1024
+"""Maximum number of models whose guessed generation is logged: clients choose the names."""
 _RENEW_SECONDS: Final = 20.0
 """A stream's lease lasts a minute: it is renewed well before that."""
 
@@ -62,12 +65,13 @@ class ConfigSnapshot:
     """Everything derived from one configuration. A request uses the one it started with, whatever is loaded
     meanwhile."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, learned: LearnedFields | None = None) -> None:
         self.config = config
         self.router = Router(config)
         self.keyring = KeyRing(config.keys, required=config.require_keys)
-        self.learned = LearnedFields()
-        """What hosts have revealed about themselves since this configuration was loaded, by provider and model."""
+        self.learned = LearnedFields() if learned is None else learned
+        """What hosts have revealed about themselves, by provider, address and model. It stays over a reload: forgetting
+        it would change the prefix of every conversation."""
         self._prices = PriceList(config.prices)
         self._passes_keys = any(provider.passes_client_key for provider in config.providers)
         self._chains: dict[tuple[str, str], Chain] = {}
@@ -166,6 +170,7 @@ class GatewayState:
         self.upstream = UpstreamClient()
         self.breakers = Breakers(config.retries)
         self.retry_budget = RetryBudget(config.retries.budget)
+        self.ask_again_limit = AskAgainLimit()
         self.provider_keys = ProviderKeys()
         self.host_models = HostModels(self.upstream)
         self.limiter = Limiter(store)
@@ -183,6 +188,7 @@ class GatewayState:
         self.random: Callable[[], float] = random.random
         self._left_alone: set[str] = set()
         self._reported_markers: set[str] = set()
+        self._reported_guesses: set[tuple[str, str]] = set()
 
     @classmethod
     async def open(
@@ -218,7 +224,7 @@ class GatewayState:
 
         The store and the address do not change until a restart.
         """
-        self.snapshot = ConfigSnapshot(config)
+        self.snapshot = ConfigSnapshot(config, self.snapshot.learned)
         self.breakers.settings = config.retries
         self.spending.show(config.keys)
 
@@ -264,6 +270,30 @@ class GatewayState:
             problem=problem.in_short,
         )
 
+    def note_guess(self, target: Target) -> None:
+        """Log, once per provider and model, what is assumed about a Kimi whose name has no known generation."""
+        provider, reported = target.provider, self._reported_guesses
+        place = (provider.name, target.model)
+        if place in reported or len(reported) >= _MAX_GUESSES or "generation" in provider.overrides_for(target.model):
+            return
+        if (guess := describe_guess(target.model)) is not None:
+            reported.add(place)
+            logs.event("generation_guessed", level="warning", provider=provider.name, model=target.model, problem=guess)
+
+    def may_ask_again(self, record: RequestRecord, tenant: str, reason: str) -> bool:
+        """Whether an answer that failed for this reason is asked for again; logged, whichever it is."""
+        allowed = self.ask_again_limit.take(tenant, self.clock())
+        record.asked_again, record.is_ask_again_limited = reason, not allowed
+        logs.event(
+            "asked_again" if allowed else "not_asked_again",
+            level="info" if allowed else "warning",
+            request_id=record.request_id,
+            provider=record.provider,
+            model=record.model,
+            reason=reason,
+        )
+        return allowed
+
     def looks_for_markers(self, target: Target, plan: Plan) -> bool:
         """Whether its chain leaves calls as text, and that has not been logged yet."""
         options, noted = plan.options, target.provider.name in self._reported_markers
@@ -284,7 +314,7 @@ class GatewayState:
                 problem="a tool call arrived as text markers, but manualToolParsing is off in its Kimi transformer",
             )
 
-    def stream_log(self, record: RequestRecord, exchange: Exchange) -> StreamLog | None:
+    def stream_log(self, record: RequestRecord, exchange: Exchange, max_answer_bytes: int) -> StreamLog | None:
         """Where to write the host's raw response; None if it is not logged."""
         if self.stream_logs is None:
             return None
@@ -293,6 +323,7 @@ class GatewayState:
             exchange.prepared,
             input_format=exchange.input_format,
             output_format=exchange.output_format,
+            max_answer_bytes=max_answer_bytes,
             secrets=exchange.secrets,
         )
 

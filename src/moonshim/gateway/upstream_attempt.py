@@ -36,6 +36,7 @@ from moonshim.gateway.memory.routes import ConversationRoute
 from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.booking import book_tokens, open_booking
 from moonshim.gateway.observe.record import Outcome, RequestRecord
+from moonshim.gateway.observe.stream_header import NOTHING_SENT
 from moonshim.gateway.outbound.request_headers import headers_for_host
 from moonshim.gateway.outbound.response_headers import to_client
 from moonshim.gateway.relay import Relay, is_comment
@@ -63,6 +64,8 @@ NO_DESCRIPTORS: Final = Problem(
 )
 
 BYTES_PER_TOKEN: Final = 4
+USAGE_SECONDS: Final = 1.0
+"""How long the end of a response waits for the usage that its host sends after it."""
 
 
 class HostFailed(Exception):
@@ -113,6 +116,8 @@ class UpstreamAttempt:
         record.changes = exchange.change_counts
         self._trace = call.trace
         self._relay = Relay(exchange, call.client_stream, call.trace)
+        self._usage_deadline: float | None = None
+        """When the ending no longer waits for usage."""
         if self._trace is not None:
             self._trace.attempt(exchange, provider.name, target.model)
 
@@ -217,23 +222,18 @@ class UpstreamAttempt:
     async def _pass_on(self, answer: UpstreamResponse) -> bool:
         """Pass on everything that the host sends. False: it broke off, and the client got an error."""
         exchange, client_stream, relay = self._exchange, self._client_stream, self._relay
-        log = relay.log = self._state.stream_log(self._record, exchange)
+        self._usage_deadline = None
+        log = relay.log = self._state.stream_log(self._record, exchange, self._call.held.limits.max_answer_bytes)
         spans = self._record.spans
         read = answer.read if spans is None else spans.watch(answer.read)
         take: Take | None = None
         try:
             while data := await read(take):
                 out = relay.feed(data)
-                ending = exchange.ending
-                if out and ending is None and relay.is_redundant_comment(out):
+                if out and exchange.ending is None and relay.is_redundant_comment(out):
                     continue
                 if out:
-                    if ending is not None:
-                        await self._remember()
-                        client_stream.sent_end |= exchange.sent_end
-                    if not self._sent:
-                        await self._begin(answer, out)
-                    await client_stream.write(out)
+                    await self._send(answer, out)
                 del data, out  # while the relay passes on what follows, nothing else would release them
                 if exchange.is_useless:
                     break
@@ -242,6 +242,8 @@ class UpstreamAttempt:
                 elif take is None and self._sent and client_stream.open_direct():
                     take = relay.take
         except UpstreamError as error:
+            if exchange.has_ended and exchange.wants_retry:
+                return True  # all of the answer came, and another one replaces it
             self._is_cut_off = True
             await self._break_off(answer, problem_of(error), "broken")
             return False
@@ -259,11 +261,29 @@ class UpstreamAttempt:
             return False
         finally:
             if log is not None:
-                log.close(self._record.outcome)
+                is_useless = not self._sent and exchange.problem is not None
+                log.close(NOTHING_SENT if is_useless else self._record.outcome)
         return True
+
+    async def _send(self, answer: UpstreamResponse, out: bytes) -> None:
+        """Pass on bytes of the response, after what has to be stored before them."""
+        if self._exchange.ending is not None:
+            await self._remember()
+            self._client_stream.sent_end |= self._exchange.sent_end
+        if not self._sent:
+            await self._begin(answer, out)
+        await self._client_stream.write(out)
 
     async def _read_after_end(self, answer: UpstreamResponse, take: Take | None = None) -> bytes:
         """What comes after the end of a response: usage, mostly. Some hosts then leave the connection open."""
+        if self._exchange.awaits_usage:
+            loop_time = asyncio.get_running_loop().time()
+            self._usage_deadline = self._usage_deadline or loop_time + USAGE_SECONDS
+            try:
+                async with asyncio.timeout_at(self._usage_deadline):
+                    return await answer.read()
+            except TimeoutError:
+                await self._release_ending(answer)
         if not self._exchange.is_draining:
             return await answer.read()
         client_stream = self._client_stream
@@ -274,8 +294,16 @@ class UpstreamAttempt:
         except TimeoutError:
             return await self._read_after_end(answer) if waits and client_stream.has_left else b""
 
+    async def _release_ending(self, answer: UpstreamResponse) -> None:
+        """The host sends no usage, or late: the client waits no longer."""
+        out = self._exchange.release_ending()
+        if self._trace is not None:
+            self._trace.chunk(b"", out)
+        if out:
+            await self._send(answer, out)
+
     async def _begin(self, answer: UpstreamResponse, out: bytes) -> None:
-        if isinstance(self._exchange.ending, Failed):
+        if isinstance(self._exchange.ending, Failed) and not self._exchange.wants_retry:
             # The response starts with an error: its status should not have been 200.
             self._fail_unless_sent(self._exchange.problem)
         await self._client_stream.start(self._headers(answer))
@@ -284,16 +312,28 @@ class UpstreamAttempt:
             self._sent = True
             self._record.first_byte_seconds = time.time() - self._record.started
 
-    async def _retry(self, first: UpstreamResponse) -> UpstreamResponse:
-        """Send the request once more; its response follows in the same stream."""
+    async def _ask_again(self, first: UpstreamResponse) -> UpstreamResponse:
+        """Send the request once more, at once; its response follows in the same stream. Returns the last response.
+
+        The host did what it was asked, and the model's next answer is probably right: so there is no pause, and neither
+        breakers nor the retry budget count it, but a limit of its own.
+        """
+        exchange, record = self._exchange, self._record
+        reason = exchange.retry_reason or ""
+        if not self._state.may_ask_again(record, self._call.tenant, reason):
+            return first
+        if self._trace is not None:
+            self._trace.asked_again(reason)
+        cost = await self._round_usage()
         try:
             second = await self._open()
         except HostFailed:
             return first
         first.close()
-        self._earlier = add_usage(self._earlier, self._exchange.usage) or self._earlier
-        self._exchange.start_retry(second.headers.get("content-type"))
-        self._record.attempts += 1
+        self._earlier = add_usage(self._earlier, cost) or self._earlier
+        record.asked_again_tokens = cost
+        exchange.start_retry(second.headers.get("content-type"))
+        record.attempts += 1
         try:
             await self._pass_on(second)
         except BaseException:
@@ -302,9 +342,9 @@ class UpstreamAttempt:
         return second
 
     async def _read(self, answer: UpstreamResponse) -> UpstreamResponse:
-        """Pass on a response, and the one that follows it if it is empty. Returns the last one."""
+        """Pass on a response, or the one that replaces it if the model's answer is to blame. Returns the last one."""
         completed = await self._pass_on(answer)
-        return await self._retry(answer) if completed and self._exchange.wants_retry else answer
+        return await self._ask_again(answer) if completed and self._exchange.wants_retry else answer
 
     async def _continue(
         self, answer: UpstreamResponse, last: bytes, pending: tuple[Wanted, ...]
@@ -418,7 +458,7 @@ class UpstreamAttempt:
     def _fail_unless_sent(self, problem: Problem | None) -> None:
         if problem is not None and not self._sent:
             # Another host would not help a plug-in that raises.
-            raise Refused(problem) if problem.code == TransformerFailed.code else HostFailed(problem)
+            raise Refused(problem) if problem.blame == "us" else HostFailed(problem)
 
     async def _break_off(self, answer: UpstreamResponse, problem: Problem, outcome: Outcome) -> None:
         """The host is gone, the client is not: close what is open, and send the error.
@@ -443,8 +483,8 @@ class UpstreamAttempt:
         record = self._record
         if record.outcome == "ok":
             record.outcome = "failed" if problem.code == TransformerFailed.code else outcome
-            record.error = problem.in_short
-        self.host_broke = record.outcome == "broken" and not problem.permanent
+            record.error, record.blame = problem.in_short, problem.blame
+        self.host_broke = record.outcome == "broken" and problem.counts_against_host
 
     async def _remember(self) -> None:
         """Store what the client may drop before it learns that the response is over: its next request comes at once."""
@@ -481,7 +521,7 @@ def problem_in(error: Exception, record: RequestRecord) -> Problem:
     if isinstance(error, MoonshimError):
         return problem_of(error)
     logs.log_error(record, error)
-    record.outcome, record.error = "failed", type(error).__name__
+    record.outcome, record.error, record.blame = "failed", type(error).__name__, "us"
     return Problem(
         status=500, kind="server", message=f"Internal error. See the gateway log (request id {record.request_id})."
     )

@@ -7,6 +7,7 @@
 | silence up to the deadline | another host, if there is one: no second wait of that length |
 | 401, 403, 404, quota, prompt or body too long, response too large | another host: the problem is this one's |
 | any other 4xx | no retry: the request itself is wrong |
+| the model's answer | no retry here: the exchange asks again by itself, at once (`Exchange.wants_retry`) |
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ def classify(problem: Problem) -> Verdict:
     >>> classify(Problem(status=500, kind="server", message="oops"))
     'again'
     """
+    if problem.blame == "answer":
+        return "stop"
     late, lasting = problem.code == UpstreamStalled.code, problem.permanent and problem.kind == "server"
     return "next" if late or lasting else _VERDICTS[problem.kind]
 

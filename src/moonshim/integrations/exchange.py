@@ -230,6 +230,22 @@ class ClientExchange:
     def _end_failed(self, problem: Problem) -> bytes:
         return self._remember(self._exchange.fail(problem) + self._exchange.end())
 
+    # --- a second request for the same answer ------------------------------------------------------------------
+
+    @property
+    def wants_retry(self) -> bool:
+        """All of the response came, and the model's answer is to blame: the request is to be sent once more."""
+        return self._exchange.wants_retry
+
+    @property
+    def has_ended(self) -> bool:
+        """The host has said how its response ends."""
+        return self._exchange.has_ended
+
+    def start_retry(self, content_type: str | None) -> None:
+        """The host accepted the second request; its response follows."""
+        self._exchange.start_retry(content_type)
+
     # --- another round -----------------------------------------------------------------------------------------
 
     @property
@@ -272,7 +288,7 @@ class ClientExchange:
     def stream_error(self) -> ErrorReply | None:
         """The error of a response whose status was 200; to be asked for while nothing of it was passed on."""
         problem = self._exchange.problem
-        return None if problem is None else self._error_reply(problem)
+        return None if problem is None or self._exchange.wants_retry else self._error_reply(problem)
 
     def host_error(self, status: int, headers: Sequence[Header], body: bytes) -> ErrorReply:
         """The host's error, whatever its format, in the SDK's dialect."""

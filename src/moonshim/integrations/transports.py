@@ -56,7 +56,8 @@ def _mix_in(ours: type, theirs: type) -> Any:
 class _MendedResponse:
     """One response for the SDK, mended piece by piece as the host sends it: the part without I/O.
 
-    If the answer is not what the program demands, `send` sends the request of another round, whose response follows.
+    If the answer is not what the program demands, `send` sends the request of another round, whose response follows;
+    so does the response to the same request, if the model's answer to the first one is to blame for a failure.
     """
 
     def __init__(self, http: Any, exchange: ClientExchange, response: Any, send: Callable[[], Any]) -> None:
@@ -94,6 +95,15 @@ class _MendedResponse:
         out = self._exchange.refuse_round(response.status_code, response.headers.multi_items(), start)
         return self._pass(out, over=True)
 
+    @property
+    def _wants_retry(self) -> bool:
+        """Whether a broken connection changes nothing: all of an answer came that is asked for again."""
+        return self._exchange.has_ended and self._exchange.wants_retry
+
+    def _start_retry(self, response: Any) -> None:
+        self._response = response
+        self._exchange.start_retry(response.headers.get("content-type"))
+
     def _fail(self, error: Exception) -> bytes:
         """The connection broke: raise the library's own error, or, if the stream has started, report it in the
         stream; unless the response ends well anyway."""
@@ -129,11 +139,29 @@ class MendedStream(_MendedResponse):
             try:
                 if self._exchange.pending:
                     out = self._play_round()
-                else:
-                    out = self._feed(None if self._exchange.is_useless else next(self._source, None))
+                    continue
+                data = None if self._exchange.is_useless else next(self._source, None)
             except self._http.RequestError as error:
-                out = self._fail(error)
+                if not self._wants_retry:
+                    return self._fail(error)
+                data = None
+            if data is not None or not (self._exchange.wants_retry and self._ask_again()):
+                out = self._feed(data)
         return out
+
+    def _ask_again(self) -> bool:
+        """Whether the host accepted the same request once more: its response follows."""
+        try:
+            response = self._send()
+        except self._http.RequestError:
+            return False
+        if not response.is_success:
+            response.close()
+            return False
+        self._response.close()
+        self._start_retry(response)
+        self._source = response.iter_bytes()
+        return True
 
     def _play_round(self) -> bytes:
         out = self._start_round()
@@ -185,11 +213,28 @@ class MendedAsyncStream(_MendedResponse):
             try:
                 if self._exchange.pending:
                     out = await self._play_round()
-                else:
-                    out = self._feed(None if self._exchange.is_useless else await anext(self._source, None))
+                    continue
+                data = None if self._exchange.is_useless else await anext(self._source, None)
             except self._http.RequestError as error:
-                out = self._fail(error)
+                if not self._wants_retry:
+                    return self._fail(error)
+                data = None
+            if data is not None or not (self._exchange.wants_retry and await self._ask_again()):
+                out = self._feed(data)
         return out
+
+    async def _ask_again(self) -> bool:
+        try:
+            response = await self._send()
+        except self._http.RequestError:
+            return False
+        if not response.is_success:
+            await response.aclose()
+            return False
+        await self._response.aclose()
+        self._start_retry(response)
+        self._source = response.aiter_bytes()
+        return True
 
     async def _play_round(self) -> bytes:
         out = self._start_round()

@@ -143,7 +143,7 @@ class _Chat(Conversation):
         usage = completion.usage
         return Answered(
             completion.model,
-            getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None) or "",
+            _reasoning_of(given),
             message.content or "",
             calls,
             choice.finish_reason,
@@ -170,6 +170,13 @@ class _Chat(Conversation):
         async for chunk in await create.create(stream=True, **given):
             state.handle_chunk(chunk)
         return state.current_completion_snapshot
+
+
+def _reasoning_of(message: Json) -> str:
+    """In whichever field the host sends it."""
+    details = message.get("reasoning_details") or ()
+    listed = "".join(part.get("text") or part.get("summary") or "" for part in details)
+    return message.get("reasoning_content") or message.get("reasoning") or listed
 
 
 def _without_parsed(message: Json) -> Json:

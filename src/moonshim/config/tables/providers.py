@@ -79,7 +79,7 @@ def read_provider(table: Table, defaults: Defaults) -> ProviderConfig | None:
     for model, theirs in chains.model_bodies.items():
         model_bodies[model] = deep_merge(theirs, model_bodies.get(model, {}))
     timeouts = read_timeouts(table.table("timeouts"), defaults.timeouts)
-    flags = {key: table.flag(key) or False for key in ("passes_client_key", "retry_empty_answer")}
+    passes_client_key, retry_empty_answer = table.flag("passes_client_key"), table.flag("retry_empty_answer")
     ca_bundle = existing_file(table, "ca_bundle", defaults.folder)
     # A proxy elsewhere cannot reach a server on this machine.
     near = address is not None and is_loopback(address)
@@ -110,7 +110,8 @@ def read_provider(table: Table, defaults: Defaults) -> ProviderConfig | None:
         ca_bundle=ca_bundle,
         proxy=proxy,
         regions=(),  # the file decides
-        **flags,
+        passes_client_key=passes_client_key is True,
+        retry_empty_answer=retry_empty_answer is not False,
     )
 
 

@@ -60,12 +60,12 @@ def read_stream(chain: Sequence[TracedAttempt], *, running: bool) -> RecordedStr
     tail = b"".join(out for _, data, out in recorded[-1] if not data)
     secrets = tuple(dict.fromkeys(secret for attempt in chain for secret in attempt.secrets))
     ended = last.ended is not None and not running
-    reading = _reader(chain[0], hold_empty=len(chain) > 1)
+    reading = _reader(chain[0], may_retry=len(chain) > 1)
     try:
         frames = _mend(reading, chain, recorded, zero)
         if ended:
             frames = _with_end(frames, reading, chain[0].input_format, tail, last.broke)
-    except MoonshimError:  # another response followed for another reason than an empty one: the last one counts
+    except MoonshimError:  # another response followed for another reason, such as a web search: the last one counts
         reading = _reader(last)
         _with_end(_mend(reading, chain[-1:], recorded[-1:], zero), reading, last.input_format)
         frames = []
@@ -89,13 +89,13 @@ def host_bytes(chain: Sequence[TracedAttempt]) -> bytes:
     return b"".join(_mask(bytes(attempt.came), attempt.secrets) for attempt in chain)
 
 
-def _reader(attempt: TracedAttempt, *, hold_empty: bool = False) -> ResponseStream:
+def _reader(attempt: TracedAttempt, *, may_retry: bool = False) -> ResponseStream:
     assert attempt.plan is not None
     return read_reply(
         attempt.plan,
         input_format=attempt.input_format,
         output_format=attempt.output_format,
-        hold_empty=hold_empty,
+        may_retry=may_retry,
     )
 
 
@@ -108,7 +108,7 @@ def _mend(
     frames: list[_Frame] = []
     for number, (attempt, pieces) in enumerate(zip(chain, recorded, strict=True)):
         if number:
-            reading.start_retry()
+            reading.start_retry(attempt.input_format)
         data = b"".join(piece for _, piece, _ in pieces)
         frames += _feed(reading, data, attempt.input_format, _times(pieces, zero))
     return frames

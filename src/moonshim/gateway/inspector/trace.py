@@ -275,6 +275,10 @@ class ExchangeTrace:
         if self._private and not self.dropped and answer.parts:
             self.shapes = [one for one in self.shapes if not one.answer] + [shape_of(answer, is_answer=True)]
 
+    def asked_again(self, reason: str) -> None:
+        """The answer of the attempt failed, and another one for the same request follows in its place."""
+        self.attempts[-1].error = reason
+
     def failed(self, error: str) -> None:
         """The attempt failed before anything of its response was passed on."""
         attempt = self.attempts[-1]

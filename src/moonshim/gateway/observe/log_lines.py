@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from moonshim.engine.values.conversation import Usage
 from moonshim.gateway.observe.record import NO_ROUTE, BilledTotal, RequestRecord
 from moonshim.http_server import log_lines as plain_lines
 from moonshim.http_server.log_lines import format_seconds, painter, safe
@@ -20,8 +21,11 @@ REQUEST: Final = "request"
 
 WORDS: Final = {
     "marker_call": "markers",
+    "quoted_call": "quoted",
     "stray_marker": "markers",
-    "unreadable_call": "markers",
+    "unreadable_call": "unreadable",
+    "call_in_content": "unreadable",
+    "call_lost": "lost",
     "bare_call": "markers",
     "id_missing": "ids",
     "id_invalid": "ids",
@@ -42,6 +46,9 @@ WORDS: Final = {
     "k3_argument_without_key": "arguments",
     "k3_value_as_string": "arguments",
     "arguments_empty": "arguments",
+    "arguments_missing": "invalid arguments",
+    "arguments_listed": "arguments",
+    "arguments_in_text": "arguments",
     "arguments_leading_empty": "arguments",
     "arguments_leading_null": "arguments",
     "arguments_leading_junk": "arguments",
@@ -123,7 +130,11 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
         "status": record.status,
         "outcome": record.outcome,
         "error": record.error,
+        "blame": record.blame,
         "attempts": record.attempts,
+        "asked_again": record.asked_again,
+        "asked_again_limited": record.is_ask_again_limited or None,
+        "asked_again_tokens": _sum_of(record.asked_again_tokens) or None,
         "first_byte_seconds": None if record.first_byte_seconds is None else round(record.first_byte_seconds, 4),
         "seconds": round(record.seconds, 4) if record.seconds < 1 else round(record.seconds, 3),
         "input_tokens": total.input_tokens,
@@ -141,6 +152,10 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
     return {
         name: value for name, value in fields.items() if value or name in _ALWAYS or isinstance(value, (int, float))
     }
+
+
+def _sum_of(usage: Usage) -> int:
+    return (usage.input_tokens or 0) + (usage.output_tokens or 0)
 
 
 def _cost_fields(total: BilledTotal) -> dict[str, str]:
@@ -191,6 +206,8 @@ def _notes(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
         notes.append(("dim", f"route {route}"))
     if fields.get("attempts", 0) > 1:
         notes.append(("yellow", f"{fields['attempts']} attempts"))
+    if reason := fields.get("asked_again"):
+        notes.append(("yellow", f"{'limit: not ' if fields.get('asked_again_limited') else ''}asked again: {reason}"))
     if fields.get("outcome") == "client_gone":
         notes.append(("dim", "client gone"))
     if mended := describe_repairs(fields.get("repairs") or {}):

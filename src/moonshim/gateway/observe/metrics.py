@@ -80,6 +80,13 @@ class Metrics:
         self._retries = counter(
             "retries", "Attempts that failed before any of the response was sent to the client", "provider"
         )
+        self._errors = counter("errors", "Requests that ended in an error", "provider", "blame")
+        self._asked_again = counter(
+            "asked_again", "Answers that failed because of what the model wrote", "provider", "reason", "outcome"
+        )
+        self._asked_again_tokens = counter(
+            "asked_again_tokens", "Tokens of answers that were replaced by a second one", "provider", "direction"
+        )
         self._searches = counter("searches", "Web searches that the gateway ran", "provider", "outcome")
         self._store_failures = counter("store_failures", "Failed store operations", "operation")
         self._reloads = counter("reloads", "Configuration reloads", "result")
@@ -131,6 +138,10 @@ class Metrics:
         ):
             if tokens and 0 < tokens <= _MOST and not record.estimated:
                 self._child(self._tokens, provider, model, direction).inc(tokens)
+        if record.blame is not None:
+            self._child(self._errors, provider, record.blame).inc()
+        if record.asked_again is not None:
+            self._count_asked_again(record, provider)
         for used, is_listed in record.booked_earlier:
             self._count_usage(used, used.model if is_listed else model_family(used.model))
         if record.booked is not None:
@@ -143,6 +154,14 @@ class Metrics:
             self._child(self._changes, rule).inc(count)
         for operation in record.store_failures:
             self._child(self._store_failures, operation).inc()
+
+    def _count_asked_again(self, record: RequestRecord, provider: str) -> None:
+        outcome = "limited" if record.is_ask_again_limited else "failed" if record.blame is not None else "answered"
+        self._child(self._asked_again, provider, record.asked_again or "", outcome).inc()
+        tokens = record.asked_again_tokens
+        for direction, count in (("input", tokens.input_tokens), ("output", tokens.output_tokens)):
+            if count and 0 < count <= _MOST:
+                self._child(self._asked_again_tokens, provider, direction).inc(count)
 
     def _count_usage(self, used: UsageRecord, model: str) -> None:
         """Keys and listed models come from the configuration, so that their number is bounded."""

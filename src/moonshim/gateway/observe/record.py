@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from msgspec import Struct, field
 
 from moonshim.config import Price
+from moonshim.engine.values.conversation import Usage
+from moonshim.errors import Blame
 from moonshim.usage.prices import SearchFee
 from moonshim.usage.record import UsageRecord
 
@@ -60,7 +62,15 @@ class RequestRecord(Struct, kw_only=True):
     outcome: Outcome = "ok"
     error: str | None = None
     """Error code and a short message, if the request did not succeed."""
+    blame: Blame | None = None
+    """Whose fault that is."""
     attempts: int = 0
+    asked_again: str | None = None
+    """Why the answer was asked for again: the code of the failure; None: it was not, and did not have to be."""
+    is_ask_again_limited: bool = False
+    """It would have been, but its key has reached the limit."""
+    asked_again_tokens: Usage = Usage()
+    """What the answer before that cost. The other counts include it."""
     started: float = 0.0
     """Wall-clock time, in seconds since 1970."""
     first_byte_seconds: float | None = None

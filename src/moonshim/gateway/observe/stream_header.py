@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from moonshim.engine.exchange import Form
+from moonshim.engine.exchange import MAX_ANSWER_BYTES, Form
 from moonshim.engine.plan import Plan
 from moonshim.engine.prepare import read_request
 from moonshim.engine.values.conversation import Change
@@ -26,6 +26,7 @@ OPENING: Final = b": moonshim "
 OUTCOME_AT: Final = len(OPENING) + len(b'{"outcome":')
 """Byte offset of the outcome in the file."""
 OUTCOME_BYTES: Final = 120
+NOTHING_SENT: Final = "upstream_error"
 REQUEST_LIMIT: Final = 4 * 1024 * 1024
 """Maximum size of the request in the header. Of a longer one only its tools are stored, if these fit."""
 
@@ -34,7 +35,8 @@ class StreamOutcome(msgspec.Struct, frozen=True):
     """How a stream ended."""
 
     word: str = "unfinished"
-    """As in the request log; `unfinished` if the gateway died before the end."""
+    """As in the request log; `unfinished` if the gateway died before the end, `NOTHING_SENT` if the client got another
+    response, or an error, instead of this one."""
     bytes: int = 0
     whole: bool = True
     """False: some bytes are missing because the disk was full or too slow, or the stream was too large."""
@@ -60,6 +62,12 @@ class StreamHeader(msgspec.Struct, frozen=True, kw_only=True):
     """Format in which the host's response was read."""
     output_format: Form | None = None
     """Format in which the client was answered."""
+    reply_id: str | None = None
+    """Where the host sends no id: the source of the response's own."""
+    created: int = 0
+    """When the request came, in Unix time: the time of a response whose host sends none."""
+    max_answer_bytes: int = MAX_ANSWER_BYTES
+    """The gateway ends a response with more bytes than that."""
     options: Json | None = None
     """The effective `KimiOptions` for the response."""
     grammar: str | None = None
@@ -120,6 +128,8 @@ def plan_of(header: StreamHeader, *, model: str | None = None, options: KimiOpti
         model=model or header.model,
         options=options,
         overrides=overrides,
+        reply_id=header.reply_id,
+        created=header.created,
     )
     return prepared.plan
 

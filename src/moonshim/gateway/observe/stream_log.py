@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from moonshim.engine.exchange import Form
+from moonshim.engine.exchange import MAX_ANSWER_BYTES, Form
 from moonshim.engine.values.conversation import Change
 from moonshim.gateway.observe.echoed_keys import EchoMasker
 from moonshim.gateway.observe.record import RequestRecord
@@ -36,7 +36,8 @@ __all__ = ["StreamLog", "StreamLogs"]
 MEBIBYTE: Final = 1024 * 1024
 FOLDER_BYTES: Final = 1024 * MEBIBYTE
 FOLDER_FILES: Final = 5000
-FILE_BYTES: Final = 64 * MEBIBYTE
+FILE_BYTES: Final = MAX_ANSWER_BYTES + MEBIBYTE
+"""Room for the piece with which a response gets too large, so that a replay ends where the gateway ended it."""
 HELD_BYTES: Final = 64 * MEBIBYTE
 """Maximum bytes waiting for the disk, of all streams together."""
 PIECE: Final = 256 * 1024
@@ -92,16 +93,18 @@ class StreamLogs:
         *,
         input_format: Form = "sse",
         output_format: Form = "sse",
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
         secrets: Collection[str] = (),
     ) -> StreamLog:
-        """Open the log for one response. `input_format`: how it is read; `output_format`: what the client is sent.
+        """Open the log for one response. `input_format`: how it is read; `output_format`: what the client is sent;
+        `max_answer_bytes`: where the gateway ends it.
 
         `secrets` are values that the host was sent and might echo: they are masked, all else is written unchanged.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="moonshim-stream-log", daemon=True)
             self._thread.start()
-        log = StreamLog(self, record, sent, (input_format, output_format), secrets)
+        log = StreamLog(self, record, sent, (input_format, output_format), max_answer_bytes, secrets)
         self._open.append(log)
         self._wake.set()
         return log
@@ -197,10 +200,11 @@ class StreamLog:
         record: RequestRecord,
         sent: Sent,
         forms: tuple[Form, Form],
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
         secrets: Collection[str] = (),
     ) -> None:
         self._owner, self._echoes = owner, EchoMasker(secrets)
-        self._header = (record, sent, forms, time.time())
+        self._header = (record, sent, forms, max_answer_bytes, time.time())
         self._pieces: deque[bytes] = deque()
         self._received = self._size = 0
         self._deaf, self._whole = False, True
@@ -261,7 +265,7 @@ class StreamLog:
         return taken
 
     def _create(self, folder: Path) -> int:
-        record, sent, (input_format, output_format), began = self._header
+        record, sent, (input_format, output_format), max_answer_bytes, began = self._header
         request_id = without_secrets(record.request_id)  # clients can choose the id
         moment = datetime.fromtimestamp(began).astimezone()
         stem = f"sse_{moment:%Y-%m-%d_%H-%M-%S}_{_UNSAFE.sub('-', request_id)[:64] or 'request'}"
@@ -287,6 +291,9 @@ class StreamLog:
             asked_model=without_secrets(record.requested_model),
             input_format=input_format,
             output_format=output_format,
+            reply_id=sent.plan.reply.id,
+            created=sent.plan.reply.created,
+            max_answer_bytes=max_answer_bytes,
             options=msgspec.to_builtins(sent.plan.options),
             grammar=sent.profile.grammar,
             changes=tuple(msgspec.convert(without_secrets(msgspec.to_builtins(sent.changes)), list[Change])),

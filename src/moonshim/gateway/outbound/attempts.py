@@ -6,6 +6,7 @@ followed by the next one; a request that is invalid in itself is not tried elsew
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,12 +16,15 @@ from moonshim.config import Retries, Target
 from moonshim.errors import Problem, ProblemKind
 from moonshim.http_client.retry import classify, pause_before
 
-__all__ = ["Attempt", "Attempts", "Breakers", "RetryBudget"]
+__all__ = ["AskAgainLimit", "Attempt", "Attempts", "Breakers", "RetryBudget"]
 
 _SHOWN: Final = 200
 _ACTIVE_SECONDS: Final = 60.0
+_HOUR: Final = 60
+"""In minutes."""
+ASK_AGAIN_SHARE: Final = 0.02
+MIN_ASK_AGAIN: Final = 3
 _FEW_TENANTS: Final = 256
-_ILL: Final[frozenset[ProblemKind]] = frozenset({"overloaded", "timeout", "server"})
 _ABOUT_THE_ACCOUNT: Final[frozenset[ProblemKind]] = frozenset({"authentication", "permission", "not_found", "quota"})
 
 
@@ -64,6 +68,51 @@ class RetryBudget:
         slowly = passed * self._each_second if self._ratio > 0 else 0.0
         self._seen = now
         self._left = min(self._reserve if self._ratio > 0 else 0.0, self._left + more + slowly)
+
+
+class _Minute(Struct):
+    number: int
+    requests: int = 0
+    asked_again: int = 0
+
+
+class AskAgainLimit:
+    """Bounds what answers that are asked for again cost: by a share of a tenant's requests of the last hour.
+
+    A model that fails at a prompt fails at it every time; without a limit, each of these requests would cost twice as
+    much. All reasons count together, in minutes, for each tenant; a few an hour are always allowed.
+    """
+
+    def __init__(self, share: float = ASK_AGAIN_SHARE, least: int = MIN_ASK_AGAIN) -> None:
+        self._share, self._least = share, least
+        self._tenants: dict[str, deque[_Minute]] = {}
+        self._room = _FEW_TENANTS
+
+    def count_request(self, tenant: str, now: float) -> None:
+        self._current(tenant, now).requests += 1
+
+    def take(self, tenant: str, now: float) -> bool:
+        """Ask again once, if that is still allowed."""
+        current, minutes = self._current(tenant, now), self._tenants[tenant]
+        requests = sum(minute.requests for minute in minutes)
+        if sum(minute.asked_again for minute in minutes) >= max(self._least, int(requests * self._share)):
+            return False
+        current.asked_again += 1
+        return True
+
+    def _current(self, tenant: str, now: float) -> _Minute:
+        number = int(now // 60)
+        minutes = self._tenants.get(tenant)
+        if minutes is None:
+            if len(self._tenants) >= self._room:
+                self._tenants = {name: one for name, one in self._tenants.items() if one[-1].number > number - _HOUR}
+                self._room = max(_FEW_TENANTS, 2 * len(self._tenants))
+            minutes = self._tenants[tenant] = deque()
+        while minutes and minutes[0].number <= number - _HOUR:
+            minutes.popleft()
+        if not minutes or minutes[-1].number != number:
+            minutes.append(_Minute(number))
+        return minutes[-1]
 
 
 class _Tenant(Struct):
@@ -223,7 +272,7 @@ class Attempts:
     def failed(self, attempt: Attempt, problem: Problem, now: float, *, another_key: bool = False) -> None:
         """The target failed. `another_key`: the provider has another key that was not refused, so retry with that."""
         name = attempt.target.provider.name
-        if _counts_as_failure(problem):
+        if problem.counts_against_host:
             self._breakers.failed(name, self._tenant, now, problem.message)
         else:
             self._breakers.succeeded(name, self._tenant)
@@ -275,8 +324,3 @@ class Attempts:
         """Seconds until the same target is tried again; None: that would take too long."""
         longest = self._retries.longest_wait
         return pause_before(problem, tries=self._tries, longest=longest, random=self._random)
-
-
-def _counts_as_failure(problem: Problem) -> bool:
-    """Whether the host failed rather than refused. Moonshot sends 429 when its engine is overloaded."""
-    return problem.kind in _ILL and not problem.permanent and (problem.status >= 500 or problem.kind == "overloaded")

@@ -31,7 +31,8 @@ def request_target(target: Target, chain: Chain) -> RequestTarget:
     """How requests are prepared for one model at one provider, with the transformers configured for it."""
     provider = target.provider
     return RequestTarget(
-        key=(provider.name, target.model),
+        # What is learned about a host is not known about another one under the same name.
+        key=(provider.name, provider.dialect, provider.host, provider.api_base_url, target.model),
         upstream=provider.dialect,
         host=provider.host,
         base_url=provider.api_base_url,
