@@ -316,7 +316,7 @@ class MarkerGuard:
 
     def feed(self, text: str) -> list[GrammarEvent]:
         direct = self._direct
-        if direct is not None and "<" not in text and "\u25c1" not in text:
+        if direct is not None and (("<" not in text and "\u25c1" not in text) or self.skim_value(text)):
             out = direct.feed(text)
             if self._busy and direct.is_outside:
                 self._busy = False
