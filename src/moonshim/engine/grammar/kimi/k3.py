@@ -78,6 +78,7 @@ class KimiK3Grammar:
         "_in_tools",
         "_in_value",
         "_open",
+        "_orphan",
         "_quiet",
         "_tags",
         "_writer",
@@ -100,6 +101,8 @@ class KimiK3Grammar:
         self._open = ""
         self._in_tools = False
         self._calling = False
+        self._orphan = False
+        """The open call began with its arguments, so text ends it."""
         self._in_value = False
         self._quiet = False
         self._after_wrapper = False
@@ -244,6 +247,8 @@ class KimiK3Grammar:
         start = _STARTS.find(text, pos)
         stop = start.start() if start else len(text) - _STARTS.partial_length(text, pos)
         if stop > pos:
+            if self._orphan and self._calling:
+                self._end_call(out)
             self._emit_text(text[pos:stop], out)
         if start is None:
             self._held = text[stop:]
@@ -312,11 +317,14 @@ class KimiK3Grammar:
             case "close argument" | "close json":
                 out.append(CallLost(self._channel, tag.raw, ""))
             case _:
-                self._writer.end_call(out)
-                out.append(CallEnded(closed=True))
-                self._calling = False
+                self._end_call(out)
                 return tag.key == "close call"
         return False
+
+    def _end_call(self, out: list[GrammarEvent]) -> None:
+        self._writer.end_call(out)
+        out.append(CallEnded(closed=True))
+        self._calling = False
 
     def _handle_tag_outside(self, tag: K3Tag, out: list[GrammarEvent]) -> None:
         kind, _, name = tag.key.partition(" ")
@@ -333,7 +341,7 @@ class KimiK3Grammar:
                 self._begin_call(tool or None, out)
             case "open argument" | "open json":
                 # The server has kept the beginning of the call.
-                self._begin_call(None, out)
+                self._begin_call(None, out, orphan=True)
                 self._handle_tag_in_call(tag, out)
             case "close argument" | "close json" | "close call" if self.said.tail.strip():
                 out.append(CallLost(self._channel, self.said.tail + tag.raw, ""))
@@ -346,9 +354,10 @@ class KimiK3Grammar:
                 if name in ("think", "response", "message") or kind == "end_of_msg":
                     self._leave()
 
-    def _begin_call(self, tool: str | None, out: list[GrammarEvent]) -> None:
+    def _begin_call(self, tool: str | None, out: list[GrammarEvent], *, orphan: bool = False) -> None:
         out.append(CallStarted(self._channel, "", tool))
         self._calling = self._called = True
+        self._orphan = orphan
         self._writer = ArgumentWriter()
 
     def _leave(self) -> None:
