@@ -45,6 +45,7 @@ from moonshim.engine.upstream_events import SignatureReported
 from moonshim.engine.values.conversation import Usage
 from moonshim.engine.values.events import BlockDelta, CallPiece, Failed, Finished, Repaired
 from moonshim.engine.values.options import KimiOptions
+from moonshim.engine.values.text_pieces import TextPieces
 
 __all__ = ["NOT_PARSED", "Expectation", "ParsedText", "ResponseRepairer", "named_prefix_length"]
 
@@ -124,8 +125,8 @@ class ResponseRepairer:
         self._open: dict[Channel, TrackedCall] = {}
         self._signed = False
         """Whether the host's reasoning comes with data of its own: then it may be a summary."""
-        self._skipped: set[Channel] = set()
-        """Fields in which a call is being read that is not delivered."""
+        self._skipped: dict[Channel, _SkippedCall] = {}
+        """Calls that are being read in a field, and are not delivered."""
         self._resumable: TrackedCall | None = None
         """A native call without all of its arguments, which the text may bring."""
         self._held: dict[Channel, str] = {"reasoning": "", "text": ""}
@@ -522,11 +523,14 @@ class ResponseRepairer:
                     self._native.hand_over(self._open[channel], output)
                     output.events.append(Repaired("arguments_in_text", self._open[channel].name or ""))
                 case CallDelta():
-                    if channel not in self._skipped:
+                    if (skipped := self._skipped.get(channel)) is not None:
+                        if skipped.add(one.text) > self._options.buffer_limit:
+                            skipped.report(self._tracker, output)
+                    else:
                         self._tracker.grow(self._open[channel], one.text, output, mended)
                 case CallEnded():
-                    if channel in self._skipped:
-                        self._skipped.discard(channel)
+                    if (skipped := self._skipped.pop(channel, None)) is not None:
+                        skipped.report(self._tracker, output)
                     else:
                         self._tracker.end(self._open.pop(channel), output, closed=one.closed)
                 case CallLost():
@@ -538,16 +542,18 @@ class ResponseRepairer:
 
     def _begin_call(self, channel: Channel, found: CallStarted | OrphanStarted, output: FrameOutput) -> None:
         if self._host_reads_calls and channel == "text":
-            self._skipped.add(channel)
-            detail = found.header or found.name or "" if isinstance(found, CallStarted) else found.line
-            self._tracker.lose(CALL_IN_CONTENT, detail, output)
+            self._skip(channel, CALL_IN_CONTENT, found)
         elif isinstance(found, CallStarted):
             self._open[channel] = self._tracker.begin_from_grammar(found, "markers", output)
         elif (call := self._tracker.begin_orphan(found, output)) is not None:
             self._open[channel] = call
         else:
-            self._skipped.add(channel)
-            self._tracker.lose(CALL_UNREADABLE, found.line, output)
+            self._skip(channel, CALL_UNREADABLE, found)
+
+    def _skip(self, channel: Channel, failed: Failed, found: CallStarted | OrphanStarted) -> None:
+        header = found.header or found.name or "" if isinstance(found, CallStarted) else found.line
+        self._skipped[channel] = _SkippedCall(failed, header)
+        self._tracker.lost = self._tracker.lost or failed
 
     def _lose_call(self, channel: Channel, lost: CallLost, output: FrameOutput) -> None:
         if not self._tracker.fails_lost_calls:
@@ -582,6 +588,28 @@ class ResponseRepairer:
                 self._held_frames[other].release_all()
             else:
                 self._handle(other, before, self._grammars[other].flush(), "", output)
+
+
+class _SkippedCall:
+    """A call that is read but not delivered: the report of why has its text."""
+
+    def __init__(self, failed: Failed, header: str) -> None:
+        self._failed = failed
+        self._raw = TextPieces()
+        self._raw.append(header)
+        self._size = len(header)
+
+    def add(self, text: str) -> int:
+        """How much text there is with this piece of the arguments."""
+        self._raw.append(text)
+        self._size += len(text)
+        return self._size
+
+    def report(self, tracker: ToolCallTracker, output: FrameOutput) -> None:
+        """Report the text since the last report."""
+        if self._raw:
+            tracker.lose(self._failed, "".join(self._raw), output)
+        self._raw, self._size = TextPieces(), 0
 
 
 def _is_surely_a_marker(held: str) -> bool:
