@@ -136,11 +136,12 @@ def is_told_apart(script: Script) -> bool:
     were cut off, of which half a value or half a marker may stay; several choices, whose frames wait for each other;
     calls without a name, which go out as the text that they are, markers in it included.
     """
-    generation_is_known = script.setting.model != "kimi-for-coding"
+    said = "".join(part.text for part in script.parts if isinstance(part, Run))
+    one_generation = not ("<|tool" in said and any(tag in said for tag in ("<|open|>", "<|close|>", "<|end_of_msg|>")))
     named = all(
         part.shape != "nameless" or "<" not in part.arguments for part in script.parts if isinstance(part, Call)
     )
-    return generation_is_known and named and script.finish in (None, "stop", "tool_calls") and len(script.choices) == 1
+    return one_generation and named and script.finish in (None, "stop", "tool_calls") and len(script.choices) == 1
 
 
 def how(ending: Finished | Failed | None) -> str | None:
