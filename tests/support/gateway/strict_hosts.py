@@ -81,9 +81,10 @@ Script: TypeAlias = Callable[[Json, Row, list[Turn]], PlannedResponse | Answer]
 class StrictKimi(Host):
     """All rows at one address, each under its own path. Problems with a request are answered and recorded."""
 
-    def __init__(self, plays: Script) -> None:
+    def __init__(self, plays: Script, rows: dict[str, Row] | None = None) -> None:
         super().__init__(self._answer)
         self.plays = plays
+        self.rows = rows or ROWS
         self.refused: list[str] = []
         """Its objections to requests, over all of them."""
         self.bodies: list[Json] = []
@@ -106,7 +107,7 @@ class StrictKimi(Host):
                 dialect="anthropic" if row.dialect == "anthropic" else "openai_chat",
                 **given,
             )
-            for name, row in ROWS.items()
+            for name, row in self.rows.items()
         )
 
     async def _answer(self, peer: Peer, asked: HostRequest) -> None:
@@ -115,7 +116,7 @@ class StrictKimi(Host):
             self.requests.remove(asked)
             await peer.send(whole(b"{}", status="404 Not Found"))
             return
-        row, body = ROWS[name], json.loads(asked.body)
+        row, body = self.rows[name], json.loads(asked.body)
         if name in self.down:
             await peer.send(whole(b'{"error": {"message": "down"}}', status="503 Service Unavailable"))
             return
