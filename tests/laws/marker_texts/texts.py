@@ -317,6 +317,18 @@ _PROSE: Final[dict[str, str]] = {
     "bare, one": "I searched for <|tool_call_argument_begin|> in the sources and found it in three files.",
     "bare of K3": "In K3, <|open|> begins a tag and <|sep|> ends its header.",
     "bare table": "| token | meaning |\n|---|---|\n| <|tool_call_begin|> | opens a call |\n| <|tool_call_end|> | closes it |\n",
+    "bare list": "Tokens:\n- <|tool_call_begin|>: opens a call\n- <|tool_call_end|>: closes it\n",
+    "bare list of markers": "".join(f"{n}. <|{name}|>\n" for n, name in enumerate(_K2, 1)),
+    "bare dashes": "<|tool_call_begin|> — opens.\n<|tool_call_argument_begin|> — arguments.\n<|tool_call_end|> — closes.",
+    "bare cells": "|token|meaning|\n|-|-|\n|<|tool_call_begin|>|begins|\n|<|tool_call_argument_begin|>|args|\n",
+    "bare numbers": "<|tool_call_begin|> = 163597\n<|tool_call_end|> = 163599\n",
+    "bare names": "CALL_BEGIN = <|tool_call_begin|>\nCALL_END = <|tool_call_end|>\n",
+    "bare YAML": "begin: <|tool_call_begin|>\nend: <|tool_call_end|>\n",
+    "bare HTML": "<ul><li><|tool_call_begin|></li><li><|tool_call_end|></li></ul>",
+    "bare arrows": "section <|tool_calls_section_begin|> -> calls -> <|tool_calls_section_end|>",
+    "bare question": "What does <|tool_call_begin|> do? It opens a call. And <|tool_call_argument_begin|>? Arguments.",
+    "bare Jinja template": _CODE["Jinja template"][1],
+    "bare Jinja template over lines": _CODE["Jinja template over lines"][1],
     "bare, Chinese": "标记 <|tool_call_begin|> 表示开始，<|tool_call_end|> 表示结束。",
 }
 

@@ -58,9 +58,18 @@ _MISSPELLED: Final = {
 _THINK: Final = {"<think>": "think", "</think>": "/think", "◁think▷": "think", "◁/think▷": "/think"}
 _CLEAR_HEADER: Final = re.compile(r"\s*(?:(?:functions\.)?[A-Za-z_][\w.\-:]*\s*[:\uff1a]\s*[0-9]+|[\w.$:\-]+)\s*")
 """What is an id beyond doubt, so that an object behind it is its arguments."""
-_NO_ID: Final = re.compile(r"`|[.,;!?][ \t]|\S[ \t]*\n\s*\n|[\u3000-\u9fff\uac00-\ud7a3\uff01-\uff19\uff1b-\uffef]")
+_NO_ID: Final = re.compile(
+    r"\A\s*(?:[^\s\w.:$\-{\"'\[<\\\uff1a]|<[^|])|\s\||\{[{%]|\$\{|"  # signs, tags and templates
+    r"`|[.,;!?][ \t]|\S[ \t]*\n\s*\n|[\u3000-\u9fff\uac00-\ud7a3\uff01-\uff19\uff1b-\uffef]"
+)
 _WORDS: Final = re.compile(r"(?:\S+\s+){4}\S")
 """Text in the place of an id that only talks about the marker before it."""
+_NEXT_LINE: Final = re.compile(r"[ \t]*\n(?!\s*(?:[\w.\-$]*[\w$])?\s*(?:[:\uff1a]\s*[0-9]+)?\s*\Z)")
+"""A new line that is no id, before the next marker: each line of a list has one."""
+_LISTED: Final = re.compile(r"(?:\A|\n)[ \t>]*(?:[0-9]{1,3}[.)]|[-*+\u2022|]|[\w\-]+:|[^\n]*(?:=|->|\u2192))[ \t]*\Z")
+"""What stands before a marker that is an item of a list."""
+_TEMPLATE: Final = re.compile(r"\{[{%][^{}]*[%}]\}\s*\Z")
+"""A template has such an expression where a call has its id or its arguments."""
 _ALONE: Final = re.compile(r"(?:\A|\n)[ \t]*functions\.[A-Za-z_][\w.\-]*:[0-9]+\s*\Z")
 """An id that stands alone on the last line."""
 _JSON_BEFORE: Final = re.compile(r"[{\[][^<]*[}\]]\s*\Z")
@@ -92,6 +101,7 @@ class KimiK2Grammar:
         "_bare",
         "_base",
         "_beginnings",
+        "_begins_line",
         "_called",
         "_calls",
         "_channel",
@@ -102,6 +112,7 @@ class KimiK2Grammar:
         "_held",
         "_in_section",
         "_in_word",
+        "_is_listed",
         "_kinds",
         "_marker",
         "_markers",
@@ -162,7 +173,9 @@ class KimiK2Grammar:
         self._in_section = ""
         """The marker of a section that has had no call so far."""
         self._mention = ""
-        """A marker in the middle of a line, until what follows tells whether the line talks about it."""
+        """A marker in a line of text, until what follows tells whether the line talks about it."""
+        self._begins_line = self._is_listed = False
+        """Whether it is the first thing in that line, or an item of a list."""
         self._marker = ""
         """The marker before a header, or that of arguments outside of a call, should it turn out to be text."""
         self._resumes: Literal["", "start", "later"] = ""
@@ -334,14 +347,14 @@ class KimiK2Grammar:
     def flush(self) -> list[GrammarEvent]:
         """End of input: the start of a marker was only text; an open call is cut off."""
         out: list[GrammarEvent] = []
-        self._end_mention("", out)
+        self._end_mention(None, out)
         if self._quiet and self._after_section:
             # After a section it may be the end of the text.
             self._break_gap(out)
         held, self._held = self._held, ""
         match self._state:
             case 1 if _talks(self._header):
-                self._emit_text(self._marker + self._header, out)
+                self._say_header(self._header, out)
             case 1:
                 self._lose(self._marker + self._header + held, out)
                 held = ""
@@ -490,7 +503,9 @@ class KimiK2Grammar:
                 self._begin_header(marker)
             case "arg_begin":
                 self._state, self._marker = _ORPHAN, marker
-            case "call_end" | "section_end" if (self._resumes and said.tail.strip()) or _JSON_BEFORE.search(said.tail):
+            case "call_end" | "section_end" if (
+                (self._resumes and said.tail.strip()) or _JSON_BEFORE.search(said.tail)
+            ) and not _TEMPLATE.search(said.tail):
                 # The end of a call whose beginning a server has kept.
                 self._lose(said.tail + marker, out, rest="")
                 self._after_section = kind == "section_end"
@@ -514,20 +529,28 @@ class KimiK2Grammar:
         self._end_mention("", out)
         self._drop_gap()
         self._in_word = False
-        if mentions and self._calls and line.strip() and not line[-1:].isalnum():
-            self._mention = marker
+        begins_line = not line.strip()
+        if mentions and self._calls and not (self._called if begins_line else line[-1:].isalnum()):
+            self._mention, self._begins_line = marker, begins_line
+            self._is_listed = not self._called and bool(_LISTED.search(said.tail) or _TEMPLATE.search(said.tail))
         elif kind == "call_end":
             out.append(Notice("stray_marker", marker))
         if self._state != _ORPHAN and kind not in ("think", "/think"):
             said.tail = ""
 
-    def _end_mention(self, following: str, out: list[GrammarEvent]) -> None:
-        """What follows a marker in the middle of a line tells whether that line talks about it: then it is text."""
+    def _end_mention(self, following: str | None, out: list[GrammarEvent]) -> None:
+        """What follows a marker in the middle of a line tells whether that line talks about it: then it is text.
+
+        An empty string is another marker, and None the end of the text.
+        """
         marker, self._mention = self._mention, ""
         if not marker:
             return
         gap = "".join(self._gap)
-        if following and "\n" not in gap and (gap or not following.isalnum() or not following.isascii()):
+        goes_on = following and "\n" not in gap and (gap or not following.isalnum() or not following.isascii())
+        if self._begins_line and following and following.isalnum():
+            goes_on = False  # what a server has left of a call, and then the answer
+        if goes_on or (self._is_listed and following != ""):
             self._gap.insert(0, marker)
             self._in_section, self._has_section = "", False
         elif self._kinds[marker] == "call_end" or following:
@@ -535,7 +558,6 @@ class KimiK2Grammar:
 
     def _begin_header(self, marker: str) -> None:
         self._state, self._header, self._marker = _HEADER, "", marker
-        self.called()
 
     def _after_orphan(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         """Behind an arguments marker outside of a call: the first character of a value makes it a call."""
@@ -544,7 +566,7 @@ class KimiK2Grammar:
         self._keep_gap(text[pos:stop])
         if found is None and self._gap_size <= GAP_LIMIT:
             return stop
-        if found is not None and text[stop] in _VALUES:
+        if found is not None and text[stop] in _VALUES and not _TEMPLATE.search(self.said.tail):
             line = self.said.tail.rpartition("\n")[2]
             self.said.end_line()
             self._drop_gap()
@@ -561,9 +583,11 @@ class KimiK2Grammar:
             self.said.end_line()
             return marker.end()
         self._state, self._quiet = _OUTSIDE, False
-        self._emit_text(self._marker + self._drop_gap(), out)
+        gap = self._drop_gap()
+        self._emit_text(self._marker + gap, out)
         self.said.end_line()
-        self._resumes = "later"  # with an end marker behind it, it is a call without an object
+        if "\n" not in gap and text[stop : stop + 1].isalnum():
+            self._resumes = "later"  # with an end marker behind it, it is a call without an object
         return stop
 
     def _tag(self, kind: str, tag: str, out: list[GrammarEvent]) -> None:
@@ -588,6 +612,7 @@ class KimiK2Grammar:
 
     def _begin(self, header: str, out: list[GrammarEvent], *, opened: bool = True) -> None:
         out.append(CallStarted(self._channel, header.strip(), None, opened))
+        self.called()
         self._state = _BEFORE
         self._words = self._pairs = False
         self._scanner = ValueScanner()
@@ -619,8 +644,7 @@ class KimiK2Grammar:
             return pos + brace - begun
         if (talk := _end_of_talk(header)) is not None:
             stop = pos + talk - len(self._header)
-            self._state, self._quiet, self._header = _OUTSIDE, False, ""
-            self._emit_text(self._marker + header[:talk], out)
+            self._say_header(header[:talk], out)
             return stop
         self._header = header
         if len(header) > HEADER_LIMIT:
@@ -631,6 +655,9 @@ class KimiK2Grammar:
             self._held = text[stop:]
             return len(text)
         kind = self._kinds[marker.group()]
+        if _NEXT_LINE.match(header) is not None:
+            self._say_header(header, out)
+            return marker.start()
         if kind == "arg_begin":
             self._begin(header, out)
         elif kind in ("think", "/think"):
@@ -650,6 +677,11 @@ class KimiK2Grammar:
                 out.append(CallDelta(header[value.start() :]))
             self._end(kind, marker.group(), out)
         return marker.end()
+
+    def _say_header(self, header: str, out: list[GrammarEvent]) -> None:
+        """The text behind a call marker is no id: it talks about the marker."""
+        self._state, self._quiet, self._header, self._in_section = _OUTSIDE, False, "", ""
+        self._emit_text(self._marker + header, out)
 
     def _before_value(self, text: str, pos: int, out: list[GrammarEvent]) -> int:
         if not self._words:
@@ -782,7 +814,9 @@ def _end_of_talk(header: str) -> int | None:
 
 def _talks(header: str) -> bool:
     """Whether a text that ends in the place of an id is no beginning of one."""
-    return len(header.split()) > 2 or (bool(header.strip()) and not any(map(str.isalnum, header)) and ":" not in header)
+    words = header.split()
+    ends = len(words) == 2 and words[1][-1] in ".!?"
+    return ends or len(words) > 2 or (bool(words) and not any(map(str.isalnum, header)) and ":" not in header)
 
 
 @lru_cache(16)
