@@ -30,7 +30,14 @@ from moonshim.engine.reasoning_cache import CacheEntry
 from moonshim.engine.request.headers import FITTED_HEADERS, fit_headers
 from moonshim.engine.request.messages.documents import Documents
 from moonshim.engine.request.parameters import cache_key_of
-from moonshim.engine.response.reply import MAX_ANSWER_BYTES, Form, ResponseStream, form_of, read_reply
+from moonshim.engine.response.reply import (
+    MAX_ANSWER_BYTES,
+    Form,
+    ResponseStream,
+    detect_form,
+    form_of,
+    read_reply,
+)
 from moonshim.engine.response.writers import EventCollector
 from moonshim.engine.rounds.answer import AnswerRule, PlainRule
 from moonshim.engine.rounds.rule import Outcome, RoundRule, SearchOutcome, SearchWanted, Wanted
@@ -56,6 +63,7 @@ __all__ = [
     "SearchWanted",
     "Wanted",
     "describe_counts",
+    "detect_form",
     "read_reply",
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ from moonshim.engine.wire.json_codec import decode_object, encode
 from moonshim.engine.wire.sse import BYTE_ORDER_MARK, MAX_EVENT_BYTES, merge_comments
 from moonshim.errors import InvalidInput, Problem, blame_of
 
-__all__ = ["MAX_ANSWER_BYTES", "Form", "ResponseStream", "form_of", "read_reply"]
+__all__ = ["MAX_ANSWER_BYTES", "Form", "ResponseStream", "detect_form", "form_of", "read_reply"]
 
 Form: TypeAlias = Literal["sse", "ndjson", "json"]
 
@@ -34,7 +35,9 @@ _FORMS: Final[dict[str, Form]] = {
     "application/ndjson": "ndjson",
     "application/jsonl": "ndjson",
 }
-_EVENTS: Final = (b"data:", b"event:", b":")
+_EVENTS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
+"""How an event stream begins."""
+_BLANK: Final = b" \t\r\n"
 _EMPTY: Final = "empty_answer"
 
 
@@ -110,7 +113,7 @@ class ResponseStream(Protocol):
 
 
 def form_of(content_type: str | None) -> Form:
-    """What an answer comes as.
+    """What a response is, as its content type says. Its first bytes may say otherwise: see `FormDetector`.
 
     >>> form_of("text/event-stream; charset=utf-8"), form_of(None)
     ('sse', 'json')
@@ -131,26 +134,253 @@ def read_reply(
 ) -> ResponseStream:
     """Read a response that is a stream, JSON lines or one body, and write it as any of these.
 
+    `input_format` is what the host calls the response; its first bytes may say otherwise: see `FormDetector`.
     `limit` bounds the bytes of a response; a longer one ends in an error. With `may_retry`, another response can follow
     one that `wants_retry`. `encoder` writes the stream, where that is not the client's dialect; one that writes nothing
     still gets the events. Without `collect`, the `message` of a stream stays empty.
     """
     if output_format == "ndjson" and plan.client is not None and plan.client.done is None:
         raise InvalidInput(f"{plan.client.name} has no NDJSON form", field="goes")
-    if input_format == "json":
-        return _WholeResponse(plan, output_format, may_retry=may_retry, limit=limit, encoder=encoder)
-    if output_format == "json":
-        return _CollectedResponse(plan, input_format, may_retry=may_retry, limit=limit)
-    mender = Mender(
-        plan=plan,
-        framing=input_format,
-        output_format=output_format,
-        may_retry=may_retry,
-        limit=min(limit, MAX_EVENT_BYTES),
-        encoder=encoder,
-        collect=collect,
+
+    def reader_for(form: Form) -> _Reader:
+        if form == "json":
+            return _WholeResponse(plan, output_format, may_retry=may_retry, limit=limit, encoder=encoder)
+        if output_format == "json":
+            return _CollectedResponse(plan, form, may_retry=may_retry, limit=limit)
+        mender = Mender(
+            plan=plan,
+            framing=form,
+            output_format=output_format,
+            may_retry=may_retry,
+            limit=min(limit, MAX_EVENT_BYTES),
+            encoder=encoder,
+            collect=collect,
+        )
+        return _StreamedResponse(mender, limit, form)
+
+    return _ReceivedResponse(reader_for, input_format, limit, is_stream_wanted=output_format != "json")
+
+
+# --- what it is -------------------------------------------------------------------------------------------------
+
+
+class FormDetector:
+    """The first bytes of a response -> what it is.
+
+        data: event: id: retry: :   an event stream; one that is labelled so is, unless it begins with an object
+        {                           lines, if the first one is a chunk, and a stream was wanted or another line follows;
+                                    under the label of lines, unless the first one is a whole response. Otherwise a body
+        anything else               what the label says
+
+    White space and byte order marks before that do not count. The result does not depend on the chunking, and the work
+    is linear.
+
+    >>> detector = FormDetector("json", is_stream_wanted=True)
+    >>> detector.feed(b"\\n da"), detector.feed(b"ta: {"), detector.data
+    (None, 'sse', b'data: {')
+    """
+
+    def __init__(self, label: Form, *, is_stream_wanted: bool) -> None:
+        self._label, self._is_stream_wanted = label, is_stream_wanted
+        self._held = bytearray()
+        self._has_mark = self._begins_object = self._awaits_second = False
+        """There was a byte order mark; the first line begins an object; it is a chunk, and alone so far."""
+        self._searched = 0
+        """How far the lines of an object were searched."""
+
+    @property
+    def data(self) -> bytes:
+        """What came so far, without the white space before it."""
+        return (BYTE_ORDER_MARK if self._has_mark else b"") + self._held
+
+    @property
+    def size(self) -> int:
+        """The number of bytes held."""
+        return len(self._held)
+
+    def feed(self, data: bytes) -> Form | None:
+        """More bytes came: what the response is; None if they do not show it yet."""
+        self._held += data
+        if self._begins_object:
+            return self._form_of_object()
+        start = bytes(self._held).lstrip(_BLANK)
+        while start.startswith(BYTE_ORDER_MARK):
+            self._has_mark, start = True, start.removeprefix(BYTE_ORDER_MARK).lstrip(_BLANK)
+        self._held[:] = start
+        if BYTE_ORDER_MARK.startswith(start):  # part of one, or nothing
+            return None
+        if start.startswith(b"{"):
+            self._begins_object = True
+            return self._form_of_object()
+        if self._label == "sse" or start.startswith(_EVENTS):
+            return "sse"
+        return None if any(event.startswith(start) for event in _EVENTS) else self._label
+
+    def end(self) -> Form:
+        """Nothing more comes: what the response is."""
+        if not self._begins_object:
+            return self._label
+        return "json" if self._awaits_second else self._form_of_line(bytes(self._held)) or "json"
+
+    def _form_of_object(self) -> Form | None:
+        held = self._held
+        if not self._awaits_second:
+            end = held.find(b"\n", self._searched)
+            self._searched = len(held) if end < 0 else end
+            if end < 0 or (form := self._form_of_line(bytes(held[:end]))) is not None:
+                return None if end < 0 else form
+            self._awaits_second = True
+        second = bytes(held[self._searched :]).lstrip(_BLANK)
+        self._searched = len(held)
+        if not second:
+            return None
+        return "ndjson" if second.startswith(b"{") else "json"
+
+    def _form_of_line(self, line: bytes) -> Form | None:
+        """What a response is that begins with this line; None: that depends on the next one."""
+        if self._label == "ndjson":
+            return "json" if _is_whole_response(decode_object(line) or {}) else "ndjson"
+        if not _is_chunk(line):
+            return "json"
+        return "ndjson" if self._is_stream_wanted else None
+
+
+def detect_form(data: bytes, label: Form, *, is_stream_wanted: bool) -> Form:
+    """What a response is that came as a whole, or as far as it came.
+
+    >>> detect_form(b'data: {"choices": []}\\n\\n', "json", is_stream_wanted=True)
+    'sse'
+    """
+    detector = FormDetector(label, is_stream_wanted=is_stream_wanted)
+    return detector.feed(data) or detector.end()
+
+
+def _is_chunk(line: bytes) -> bool:
+    """Whether a line is a whole chunk of Chat, the only API that hosts stream in lines."""
+    if b'"message"' in line and b'"delta"' not in line:
+        return False  # a body may be large: it is not decoded twice
+    chunk = decode_object(line) or {}
+    return isinstance(chunk.get("choices"), list) and not _is_whole_response(chunk)
+
+
+def _is_whole_response(body: dict[str, Any]) -> bool:
+    choices = body.get("choices")
+    if not isinstance(choices, list):
+        return body.get("type") == "message" and "content" in body
+    return body.get("object") == "chat.completion" or any(
+        isinstance(choice, dict) and "message" in choice and "delta" not in choice for choice in choices
     )
-    return _StreamedResponse(mender, limit, input_format)
+
+
+class _Reader(ResponseStream, Protocol):
+    """Reads a response of one form."""
+
+    def use_form(self, form: Form) -> None:
+        """The response that `start_retry` announced has this form. To be called before its first bytes."""
+
+
+class _ReceivedResponse:
+    """A response whose first bytes decide which reader reads it; until they do, nothing leaves.
+
+    The response after `start_retry` continues in the same reader, and may have another form.
+    """
+
+    def __init__(
+        self, reader_for: Callable[[Form], _Reader], label: Form, limit: int, *, is_stream_wanted: bool
+    ) -> None:
+        self._reader_for, self._limit, self._is_stream_wanted = reader_for, limit, is_stream_wanted
+        self._label, self._is_first = label, True
+        self._reader = reader_for(label)
+        self._detector: FormDetector | None = FormDetector(label, is_stream_wanted=is_stream_wanted)
+
+    def feed(self, data: bytes) -> bytes:
+        detector = self._detector
+        if detector is None:
+            return self._reader.feed(data)
+        form = detector.feed(data)
+        if form is None and detector.size <= self._limit:
+            return b""
+        return self._start(detector, form or detector.end())
+
+    def flush(self) -> bytes:
+        return self._settle() + self._reader.flush()
+
+    def fail(self, problem: Problem) -> bytes:
+        return self._settle() + self._reader.fail(problem)
+
+    def start_retry(self, input_format: Form) -> None:
+        self._settle()
+        self._reader.start_retry(input_format)
+        self._label, self._is_first = input_format, False
+        self._detector = FormDetector(input_format, is_stream_wanted=self._is_stream_wanted)
+
+    def release_ending(self) -> bytes:
+        return self._reader.release_ending()
+
+    def _settle(self) -> bytes:
+        """No more bytes come that could show the form."""
+        return b"" if self._detector is None else self._start(self._detector, self._detector.end())
+
+    def _start(self, detector: FormDetector, form: Form) -> bytes:
+        self._detector = None
+        if not self._is_first:
+            self._reader.use_form(form)
+        elif form != self._label:
+            self._reader = self._reader_for(form)
+        return self._reader.feed(detector.data)
+
+    @property
+    def took_fast_path(self) -> bool:
+        return self._reader.took_fast_path
+
+    @property
+    def wants_retry(self) -> bool:
+        self._settle()
+        return self._reader.wants_retry
+
+    @property
+    def retry_reason(self) -> str | None:
+        self._settle()
+        return self._reader.retry_reason
+
+    @property
+    def awaits_usage(self) -> bool:
+        return self._reader.awaits_usage
+
+    @property
+    def complete(self) -> bool:
+        return self._reader.complete
+
+    @property
+    def message(self) -> Message:
+        return self._reader.message
+
+    @property
+    def ending(self) -> Finished | Failed | None:
+        return self._reader.ending
+
+    @property
+    def usage(self) -> Usage | None:
+        return self._reader.usage
+
+    @property
+    def repair_counts(self) -> dict[str, int]:
+        return self._reader.repair_counts
+
+    @property
+    def repairs(self) -> list[Repaired]:
+        return self._reader.repairs
+
+    @property
+    def reasoning_field(self) -> str | None:
+        return self._reader.reasoning_field
+
+    @property
+    def problem(self) -> Problem | None:
+        return self._reader.problem
+
+
+# --- how it is read ---------------------------------------------------------------------------------------------
 
 
 class _StreamedResponse:
@@ -182,6 +412,11 @@ class _StreamedResponse:
 
     def start_retry(self, input_format: Form) -> None:
         self._mender.start_retry()
+
+    def use_form(self, form: Form) -> None:
+        if form != "json":  # a body would be an error: a stream has begun
+            self._sse = form == "sse"
+            self._mender.use_framing(form)
 
     def release_ending(self) -> bytes:
         return self._mender.release_ending()
@@ -333,8 +568,6 @@ class _CollectedResponse(_StreamedResponse):
             self._mender.start_retry()
             return
         self._replaced = _Replaced(self.usage, self.repair_counts, self.repairs)
-        if input_format != "json":
-            self._input_format = input_format
         self._start(self._limit)
 
     @property
@@ -366,7 +599,7 @@ class _WholeResponse:
     """From a whole answer to a whole one, patched where that is enough; or to a stream, all at once.
 
     Nothing leaves before the end. All bytes came when `wants_retry` or `flush` is called: the first of them reads the
-    response, which is JSON, or events under a wrong content type.
+    response, which is JSON; one that is asked for again may be followed by events.
 
         JSON -> JSON             `_mended`, patched
         events, or to a stream   `_mender`; what it wrote is in `_out`
@@ -444,6 +677,9 @@ class _WholeResponse:
 
     def release_ending(self) -> bytes:
         return b""
+
+    def use_form(self, form: Form) -> None:
+        """It is found when the response is read."""
 
     def start_retry(self, input_format: Form) -> None:
         if not self.wants_retry:

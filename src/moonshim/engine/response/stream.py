@@ -221,6 +221,12 @@ class Mender:
         self._pending = bytes(out)
         self._begin()
 
+    def use_framing(self, framing: Framing) -> None:
+        """Read the response that follows `start_retry` in this framing. To be called before its first bytes."""
+        if framing != self._input_format:
+            self._input_format, self._fast_path = framing, None
+            self._begin()
+
     @property
     def wants_retry(self) -> bool:
         """Whether the response is over and no answer, and nothing but reasoning has left: see `start_retry`."""

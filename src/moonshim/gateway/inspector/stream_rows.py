@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from moonshim.engine.exchange import Form, ResponseStream, read_reply
+from moonshim.engine.exchange import Form, ResponseStream, detect_form, read_reply
 from moonshim.engine.plan import Plan
 from moonshim.engine.values.conversation import Message
 from moonshim.engine.wire.json_codec import decode_object
@@ -64,10 +64,11 @@ def read_stream(chain: Sequence[TracedAttempt], *, running: bool) -> RecordedStr
     try:
         frames = _mend(reading, chain, recorded, zero)
         if ended:
-            frames = _with_end(frames, reading, chain[0].input_format, tail, last.broke)
+            form = _form_of(recorded[0], chain[0])
+            frames = _with_end(frames, reading, form, tail, last.broke)
     except MoonshimError:  # another response followed for another reason, such as a web search: the last one counts
         reading = _reader(last)
-        _with_end(_mend(reading, chain[-1:], recorded[-1:], zero), reading, last.input_format)
+        _with_end(_mend(reading, chain[-1:], recorded[-1:], zero), reading, _form_of(recorded[-1], last))
         frames = []
     if (ended or not frames) and _comparable(b"".join(one.out for one in frames)) != _comparable(sent):
         frames = [_Frame(data, out, (), when - zero) for pieces in recorded for when, data, out in pieces]
@@ -78,8 +79,9 @@ def read_stream(chain: Sequence[TracedAttempt], *, running: bool) -> RecordedStr
 def mended_rows(plan: Plan, data: bytes, input_format: Form, output_format: Form) -> RecordedStream:
     """The same for bytes that come from somewhere else: a pasted response, or a log."""
     reading = read_reply(plan, input_format=input_format, output_format=output_format)
-    frames = list(_feed(reading, data, input_format, None))
-    frames = _with_end(frames, reading, input_format)
+    form = detect_form(data, input_format, is_stream_wanted=output_format != "json")
+    frames = list(_feed(reading, data, form, None))
+    frames = _with_end(frames, reading, form)
     rows = list(_rows(frames[:_MOST_ROWS], ()))
     return RecordedStream(rows, len(frames) - len(rows), reading.repair_counts, reading.message)
 
@@ -110,8 +112,14 @@ def _mend(
         if number:
             reading.start_retry(attempt.input_format)
         data = b"".join(piece for _, piece, _ in pieces)
-        frames += _feed(reading, data, attempt.input_format, _times(pieces, zero))
+        frames += _feed(reading, data, _form_of(pieces, attempt), _times(pieces, zero))
     return frames
+
+
+def _form_of(pieces: Sequence[tuple[float, bytes, bytes]], attempt: TracedAttempt) -> Form:
+    """What a response is, whatever its host calls it."""
+    data = b"".join(piece for _, piece, _ in pieces)
+    return detect_form(data, attempt.input_format, is_stream_wanted=attempt.output_format != "json")
 
 
 def _feed(reading: ResponseStream, data: bytes, form: Form, times: Any) -> Iterator[_Frame]:
