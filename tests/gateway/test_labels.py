@@ -168,7 +168,8 @@ def test_an_empty_answer_is_asked_for_again(way: str, start: str) -> None:
 
     async def test() -> None:
         if way in ("gateway", "whole"):
-            return await through_the_gateway(stream=way == "gateway")
+            await through_the_gateway(stream=way == "gateway")
+            return
         async with Host(empty_first("application/json", start)) as host:
             await (through_an_sdk if way == "sdk" else through_the_agent)(host)
             assert len(host.requests) == 2

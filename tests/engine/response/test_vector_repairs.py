@@ -124,6 +124,12 @@ SHAPES: Final[dict[str, Shape]] = {
         rules={"content_shape"},
         reported="b.png",
     ),
+    "content as an empty list": both(
+        {"content": [], "reasoning_content": REASONING},
+        reasoning=REASONING,
+        rules={"content_shape", "empty_answer"},
+        reported="[]",
+    ),
     "reasoning as parts of content": both(
         {"content": [{"type": "thinking", "thinking": REASONING}, *PARTS]},
         reasoning=REASONING,

@@ -178,7 +178,7 @@ class ChatDecoder:
         content, entries = delta.get("content"), delta.get("tool_calls")
         if isinstance(content, str):
             text = content
-        elif content:
+        elif content or isinstance(content, list):
             out.append(Notice("content_shape", _shortened(content)))
             text = read_content(content)
             if thinking := read_thinking(content):
