@@ -107,9 +107,10 @@ def test_a_call_that_was_cut_off_is_not_run() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ("nonsense", "the arguments of this call are not valid JSON: nonsense. Nothing was run"),
+        ("nonsense", "the arguments of this call are not a valid JSON object: nonsense. Nothing was run"),
+        ("[1, 2]", "the arguments of this call are not a valid JSON object: [1, 2]. Nothing was run"),
         ('{"path": "a', "cut off before the arguments of this call were complete. Nothing was run"),
-        ('{"path": "a"]}', "the arguments of this call are not valid JSON: ]}. Nothing was run"),
+        ('{"path": "a"]}', "the arguments of this call are not a valid JSON object: ]}. Nothing was run"),
     ],
 )
 @pytest.mark.parametrize("dialect", ["openai_chat", "anthropic"])
@@ -138,7 +139,7 @@ def test_the_calls_before_the_last_are_run(malformed: int) -> None:
         async with talk([called(*calls), said()], [look]) as one:
             assert ending(await steps_of(one.agent.run_stream("Look"))).reason == "answered"
             results = results_in(one.agent.history)
-            assert "not valid JSON: nonsense" in results[malformed]
+            assert "not a valid JSON object: nonsense" in results[malformed]
             for number in {0, 1} - {malformed}:
                 assert results[number] == f"seen {number}"
             if malformed != 2:  # nothing shows that the last call is complete

@@ -23,7 +23,7 @@ _CUT_OFF: Final = (
     "Make the call again. If the arguments are very long, split the work into smaller steps."
 )
 _INVALID: Final = (
-    "Error: the arguments of this call are not valid JSON{}. Nothing was run. "
+    "Error: the arguments of this call are not a valid JSON object{}. Nothing was run. "
     "Make the call again, with one JSON object that matches the tool's parameters."
 )
 _BESIDE: Final = (
