@@ -92,6 +92,28 @@ def test_they_come_before_the_first_byte_and_between_any_two_pieces(client: str,
     run(test())
 
 
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_none_comes_after_the_end_while_the_host_leaves_its_response_open(client: str, upstream: str) -> None:
+    """The gateway still reads what the host may add; to the client, everything was said."""
+
+    async def script(peer: Peer, asked: HostRequest) -> None:
+        head = chunked_head(headers=("content-type: text/event-stream", "connection: close"))
+        await peer.send(head, chunks(answer_of(upstream).stream, end=False))
+        await peer.gone()
+        peer.writer.close()
+
+    async def test() -> None:
+        async with scene(script, dialect=upstream, heartbeat_seconds=0.01) as one:
+            reply = await one.ask(client, body_of(client))
+            assert content_of(client, reply).text == "Hi."
+            end = max(reply.body.rfind(marker) for marker in dialect_named(client).terminal_markers)
+            assert beats_in(client, reply.body[end:]) == 0
+            await one.settles()
+
+    run(test())
+
+
 def test_the_answer_is_the_same_with_them_and_without() -> None:
     async def test() -> None:
         let_go = asyncio.Event()

@@ -104,7 +104,8 @@ class ClientStream:
     def _tick(self) -> None:
         idle = self._loop.time() - self._last
         if idle >= self._heartbeat_seconds:
-            if not self._busy and self._heartbeat_task is None:
+            # After the end of a response, clients accept nothing more, and its host may leave it open.
+            if not (self._busy or self.sent_end) and self._heartbeat_task is None:
                 self._heartbeat_task = self._loop.create_task(self._heartbeat())
             idle = 0.0
         self._timer = self._loop.call_later(max(self._heartbeat_seconds - idle, _SOONEST), self._tick)
