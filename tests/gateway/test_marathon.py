@@ -1,7 +1,7 @@
 """Long conversations through a real gateway process: faults in every round, other models, dialects and configurations.
 
 Each conversation has twenty rounds of tool calls. Its model changes twice, its client's dialect once; the configuration
-is loaded again while requests are in flight. `MOONSHIM_MARATHON=32` sets the number of conversations.
+is loaded again in every round, while requests are in flight. `MOONSHIM_MARATHON` sets the number of conversations.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -24,12 +25,13 @@ from moonshim.simulator.faults import FAULTS
 from tests.support.gateway.official_clients import Conversation, Packages, Result
 from tests.support.gateway.serving import wait_until
 from tests.support.playing import Call
+from tests.support.profiles import PROFILE
 from tests.support.servers import Running, running
 
-CONVERSATIONS: Final = int(os.environ.get("MOONSHIM_MARATHON", "8"))
+CONVERSATIONS: Final = int(os.environ.get("MOONSHIM_MARATHON", "8" if PROFILE == "quick" else "32"))
 ROUNDS: Final = 20
-RELOADS: Final = frozenset({3, 7, 10, 13, 17})
-"""In these rounds the configuration is loaded again. The first of them comes after each host has been learned about."""
+PARTS: Final = 4
+"""How many marathons there are: each has other faults."""
 TOOLS: Final[dict[str, Any]] = {
     "read_file": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
     "look": {"type": "object", "properties": {"at": {"type": "integer"}}, "required": ["at"]},
@@ -41,12 +43,20 @@ HOSTS: Final = {
     "moonshot": ("moonshot", 'host = "moonshot"'),
     "messages": ("selfhost", 'dialect = "anthropic"\nhost = "vllm"'),
 }
-MENDED: Final = sorted(
-    fault.name
+MENDED: Final = [
+    fault
     for fault in FAULTS.values()
     if not (fault.fatal or fault.lost) and fault.name not in ("finish-length", "pause")
-)
+]
 """Faults after which the response is complete all the same, and that take no time."""
+
+
+def faults_of(host: str, part: int) -> tuple[str, ...]:
+    """A fault for each round: another one in each, at each host and in each part."""
+    # Moonshot's platform reads the calls itself: markers in its content are an error.
+    names = [fault.name for fault in MENDED if not (host == "moonshot" and fault.group == "leaks")]
+    first = list(HOSTS).index(host) * len(names) // len(HOSTS) + part * ROUNDS
+    return tuple(f"{names[(first + round_) % len(names)]}@{round_}" for round_ in range(1, ROUNDS + 1))
 
 
 class Marathon:
@@ -77,8 +87,11 @@ class Track(Struct, frozen=True):
     def prompt(self) -> str:
         return f"Conversation {self.number}."
 
+    def host(self, round_: int) -> str:
+        return self.hosts[0 if round_ <= 7 else 1 if round_ <= 14 else 2]
+
     def model(self, round_: int) -> str:
-        return f"{self.hosts[0 if round_ <= 7 else 1 if round_ <= 14 else 2]}/kimi-k2.5"
+        return f"{self.host(round_)}/kimi-k2.5"
 
     def dialect(self, round_: int) -> str:
         return self.dialects[round_ > ROUNDS // 2]
@@ -97,14 +110,11 @@ def tracks() -> list[Track]:
 
 
 @contextmanager
-def hosts() -> Iterator[dict[str, Simulator]]:
+def hosts(part: int) -> Iterator[dict[str, Simulator]]:
     with ExitStack() as stack:
         made: dict[str, Simulator] = {}
-        for place, (name, (behaviour, _)) in enumerate(HOSTS.items()):
-            # Another fault in each round, and at each host another one in the same round.
-            faults = tuple(
-                f"{MENDED[(place * 7 + round_ * 3) % len(MENDED)]}@{round_}" for round_ in range(1, ROUNDS + 1)
-            )
+        for name, (behaviour, _) in HOSTS.items():
+            faults = faults_of(name, part)
             simulator = Simulator(behaviour=behaviour, model=Marathon(), faults=faults, log=lambda _: None)
             made[name] = stack.enter_context(simulator.running())
         yield made
@@ -122,8 +132,8 @@ def configuration(served: dict[str, Simulator]) -> str:
 class Runner:
     """One conversation, as its client sees it."""
 
-    def __init__(self, packages: Packages, track: Track) -> None:
-        self._packages, self._track = packages, track
+    def __init__(self, packages: Packages, track: Track, part: int) -> None:
+        self._packages, self._track, self._part = packages, track, part
         self._told: list[tuple[str, list[Call]]] = []
         self._talk = self._start(1)
         self._talk.ask(track.prompt)
@@ -139,9 +149,12 @@ class Runner:
         self._talk.model = self._track.model(round_)
         answer = await self._talk.turn()
         expected = [("read_file", {"path": f"/ä b/{round_},]}}"})] + [("look", {"at": round_})] * (round_ % 3 == 0)
-        where = f"conversation {self._track.number}, round {round_}, {self._talk.model}, {self._track.dialect(round_)}"
+        fault = faults_of(self._track.host(round_), self._part)[round_ - 1]
+        where = f"conversation {self._track.number}, {fault}, {self._talk.model}, {self._track.dialect(round_)}"
         assert [(call.name, json.loads(call.arguments)) for call in answer.calls] == expected, where
-        assert answer.text.strip() == f"Step {round_}.", where
+        # Some leave half a marker in the text, or put the text among the reasoning, where it stays.
+        if FAULTS[fault.partition("@")[0]].group not in ("leaks", "reasoning"):
+            assert answer.text.strip() == f"Step {round_}.", where
         self._told.append(
             (answer.text, [replace(call, arguments=_as_json(json.loads(call.arguments))) for call in answer.calls])
         )
@@ -180,14 +193,13 @@ def _rendered(dialect: str, text: str, calls: list[Call]) -> list[Any]:
             return [message, *items]
 
 
-async def marathon(gateway: Running) -> None:
+async def marathon(gateway: Running, part: int) -> None:
     packages = Packages(gateway.url, timeout=300)
-    runners = [Runner(packages, track) for track in tracks()]
+    runners = [Runner(packages, track, part) for track in tracks()]
     try:
         for round_ in range(1, ROUNDS + 1):
             turns = asyncio.gather(*(runner.play(round_) for runner in runners))
-            if round_ in RELOADS:
-                await asyncio.to_thread(reload, gateway)
+            await asyncio.to_thread(reload, gateway)
             await turns
     finally:
         await packages.close()
@@ -221,11 +233,12 @@ def changed_prefixes(host: Simulator) -> dict[str, list[str]]:
     return changes
 
 
-def test_every_conversation_completes_and_its_prefix_is_stable(tmp_path: Path) -> None:
-    with hosts() as served:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_conversation_completes_and_its_prefix_is_stable(tmp_path: Path, part: int) -> None:
+    with hosts(part) as served:
         (tmp_path / "moonshim.toml").write_text(configuration(served))
         with running("serve", "--config", "moonshim.toml", cwd=tmp_path) as gateway:
-            asyncio.run(marathon(gateway))
+            asyncio.run(marathon(gateway, part))
             assert gateway.stop() == 0
             made = [line for line in gateway.logged if line["event"] == "request"]
     assert len(made) == CONVERSATIONS * ROUNDS

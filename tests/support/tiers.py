@@ -24,6 +24,7 @@ KEPT: Final[dict[str, int]] = {
     "tests/engine/hosts/test_every_host_accepts.py": 40,
     "tests/gateway/test_faults_host.py": 3,
     "tests/gateway/test_host_faults_mended.py": 8,
+    "tests/gateway/test_marathon.py": 1,
     "tests/gateway/test_sdk_loops.py": 4,
     "tests/gateway/test_switching.py": 6,
     "tests/matrix/test_matrix.py": 16,
