@@ -55,8 +55,9 @@ def faults_of(host: str, part: int) -> tuple[str, ...]:
     """A fault for each round: another one in each, at each host and in each part."""
     # Moonshot's platform reads the calls itself: markers in its content are an error.
     names = [fault.name for fault in MENDED if not (host == "moonshot" and fault.group == "leaks")]
-    first = list(HOSTS).index(host) * len(names) // len(HOSTS) + part * ROUNDS
-    return tuple(f"{names[(first + round_) % len(names)]}@{round_}" for round_ in range(1, ROUNDS + 1))
+    # All parts together: the first 80, the last 80, and the 80 after the first.
+    first = {"vllm": 0, "moonshot": -PARTS * ROUNDS, "messages": PARTS * ROUNDS}[host] + part * ROUNDS
+    return tuple(f"{names[(first + round_ - 1) % len(names)]}@{round_}" for round_ in range(1, ROUNDS + 1))
 
 
 class Marathon:
