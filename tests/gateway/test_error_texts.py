@@ -98,6 +98,38 @@ def test_a_host_that_refuses_its_key_is_named(lines: Path) -> None:
     assert [line["event"] for line in told(lines)] == ["attempt_failed", "request"]
 
 
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/v1/messages", ("error", "type", "billing_error")),
+        ("/v1/chat/completions", ("error", "type", "insufficient_quota")),
+        ("/v1/responses", ("error", "code", "insufficient_quota")),
+    ],
+)
+def test_a_spent_quota_is_no_failed_login(path: str, kind: tuple[str, str, str]) -> None:
+    """Kimi Code sends 403, which Claude Code shows as "Failed to authenticate"."""
+    words = "You've reached your usage limit for this billing cycle. Your quota will be refreshed in the next cycle."
+    refusal = {"error": {"message": words, "type": "access_terminated_error"}}
+    said: dict[str, Any] = {"input": "hi"} if path == "/v1/responses" else {"messages": BODY["messages"]}
+    body = {"model": BODY["model"], **said} | ({"max_tokens": 99} if path == "/v1/messages" else {})
+
+    async def test() -> None:
+        async with (
+            Host(answering("403 Forbidden", refusal)) as host,
+            running(config_for(host.url)) as gateway,
+            aiohttp.ClientSession(gateway.url) as client,
+            client.post(path, json=body) as answer,
+        ):
+            assert (answer.status, answer.headers["x-should-retry"]) == (429, "false")
+            assert "retry-after" not in answer.headers
+            error = (await answer.json())[kind[0]]
+            assert error[kind[1]] == kind[2]
+            assert words in error["message"]
+            assert "API key" not in error["message"]
+
+    run(test())
+
+
 def test_the_log_says_why_the_next_host_was_asked(lines: Path) -> None:
     async def test() -> None:
         quota = {"error": {"message": "no money", "type": "exceeded_current_quota_error"}}

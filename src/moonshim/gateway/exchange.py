@@ -174,7 +174,8 @@ def _of_provider(problem: Problem, provider: str) -> Problem:
     """Add whose key was rejected: otherwise a client with a gateway key would check the wrong one."""
     if problem.kind not in _ABOUT_A_KEY:
         return problem
+    about = "account" if problem.kind == "quota" else "API key"
     return replace(
         problem,
-        message=f"{problem.message} (error from provider {provider!r} about its API key, not about your gateway key)",
+        message=f"{problem.message} (error from provider {provider!r} about its {about}, not about your gateway key)",
     )

@@ -25,6 +25,11 @@ def openai(message: str, type: str = "invalid_request_error", **more: Any) -> Js
 
 MISSING = "thinking is enabled but reasoning_content is missing in assistant tool call message at index 3"
 INNER = msgspec.json.encode(openai(MISSING)).decode()
+CYCLE = (
+    "You've reached your usage limit for this billing cycle. Your quota will be refreshed in the next cycle. To continue"
+    " now, purchase extra usage or upgrade your plan: https://www.kimi.com/code/#pricing"
+)
+WEEK = "You've reached your weekly (7-day) usage limit. Your quota will reset when the current 7-day window ends."
 
 # name: status, body, kind, message, code
 ERRORS: dict[str, tuple[int, Json | list[Any] | bytes, str, str, str | None]] = {
@@ -57,6 +62,21 @@ ERRORS: dict[str, tuple[int, Json | list[Any] | bytes, str, str, str | None]] = 
         "Sorry, your account has insufficient balance",
         None,
     ),
+    "Kimi Code's billing cycle is used up": (
+        403,
+        {"error": {"type": "permission_error", "message": CYCLE}, "type": "error"},
+        "quota",
+        CYCLE,
+        "permission_error",
+    ),
+    "Kimi Code's week is used up": (
+        403,
+        openai(WEEK, "access_terminated_error"),
+        "quota",
+        WEEK,
+        "access_terminated_error",
+    ),
+    "a host wants to be paid": (402, {"detail": "Payment required"}, "quota", "Payment required", None),
     "Kimi Code does not know the client": (
         403,
         openai("Kimi For Coding is currently only available for Coding Agents", "access_terminated_error"),
@@ -210,6 +230,18 @@ ERRORS: dict[str, tuple[int, Json | list[Any] | bytes, str, str, str | None]] = 
 def test_the_problem_is(status: int, body: Json | list[Any] | bytes, kind: str, message: str, code: str | None) -> None:
     problem = read_problem(status, body if isinstance(body, bytes) else msgspec.json.encode(body), {})
     assert (problem.kind, problem.message, problem.code) == (kind, message, code)
+
+
+@pytest.mark.parametrize("status", [200, 402, 403, 429])
+def test_a_spent_quota_is_a_429_that_no_retry_helps(status: int) -> None:
+    problem = read_problem(status, msgspec.json.encode(openai(CYCLE, "exceeded_current_quota_error")), {})
+    assert (problem.status, problem.retry_headers) == (429, {"x-should-retry": "false"})
+
+
+def test_a_limit_for_a_moment_is_no_spent_quota() -> None:
+    body = msgspec.json.encode(openai("You've reached your usage limit of 3 requests per minute."))
+    assert read_problem(429, body, {}).kind == "rate_limit"
+    assert read_problem(403, body, {}).kind == "permission"
 
 
 def test_numbers_that_nobody_can_write_are_left_out() -> None:

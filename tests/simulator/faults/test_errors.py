@@ -51,6 +51,7 @@ def data_of(name: str, wire: Wire = "openai_chat", *, stream: bool = True) -> by
         ("rate-limited", 429, "rate_limit_reached_error", "too many requests"),
         ("rate-limited-retry-after", 429, "rate_limit_reached_error", "max RPM: 20"),
         ("quota", 429, "exceeded_current_quota_error", "You exceeded your current token quota"),
+        ("billing-cycle", 403, "access_terminated_error", "your usage limit for this billing cycle"),
         ("suspended", 429, "exceeded_current_quota_error", "is suspended due to insufficient balance"),
         ("unauthorized", 401, "invalid_authentication_error", "Invalid Authentication"),
         ("coding-gate", 403, "access_terminated_error", "only available for Coding Agents such as Kimi CLI"),

@@ -23,6 +23,10 @@ _SUSPENDED: Final = (
     "Your account org-0001 <ak-0001> is suspended due to insufficient balance, "
     "please recharge your account or check your plan and billing details"
 )
+_CYCLE: Final = (
+    "You've reached your usage limit for this billing cycle. Your quota will be refreshed in the next cycle. "
+    "To continue now, purchase extra usage or upgrade your plan: https://www.kimi.com/code/#pricing"
+)
 _GATE: Final = (
     "Kimi For Coding is currently only available for Coding Agents such as "
     "Kimi CLI, Claude Code, Roo Code, Kilo Code, etc."
@@ -176,6 +180,12 @@ FAULTS: Final[tuple[Fault, ...]] = (
         "HTTP 429: the account is suspended because of insufficient balance",
         "opencode#25458",
         status=_status(429, _SUSPENDED, "exceeded_current_quota_error", "exceeded_current_quota_error"),
+    ),
+    _row(
+        "billing-cycle",
+        "HTTP 403: the usage limit of the billing cycle is reached",
+        "kimi-code#3014, cc-haha#1208",
+        status=_status(403, _CYCLE, "access_terminated_error", "permission_error"),
     ),
     _row(
         "openrouter-quota",

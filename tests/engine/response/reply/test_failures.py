@@ -29,7 +29,7 @@ ERRORS: Final[dict[str, tuple[bytes, int, str, str]]] = {
     "openrouter": (b'{"error": {"code": 502, "message": "bad gateway"}}', 502, "server", "bad gateway"),
     "quota": (
         b'{"error": {"type": "exceeded_current_quota_error", "message": "recharge"}}',
-        402,
+        429,
         "quota",
         "recharge",
     ),

@@ -47,7 +47,7 @@ _STATUSES: Final[dict[int, ProblemKind]] = {
 _STATUS_OF: Final[dict[ProblemKind, int]] = {
     "invalid_request": 400,
     "authentication": 401,
-    "quota": 402,
+    "quota": 429,
     "permission": 403,
     "not_found": 404,
     "too_large": 413,
@@ -87,7 +87,14 @@ _WORDS: Final[dict[str, ProblemKind]] = {
 # Where code and type say no more than the status, the message decides; only for ambiguous statuses.
 _OPEN: Final = frozenset({402, 403, 429, 500, 502, 503})
 _TELLING: Final[tuple[tuple[re.Pattern[str], ProblemKind], ...]] = (
-    (re.compile(r"(?i)insufficient balance|current (?:token )?quota|check your (?:account balance|plan)"), "quota"),
+    (
+        re.compile(
+            r"(?is)insufficient (?:balance|credits|funds)|current (?:token )?quota|check your (?:account balance|plan)"
+            # Kimi Code: "… for this billing cycle", "your weekly (7-day) usage limit. Your quota will reset when …"
+            r"|usage limit\b.{0,100}(?:billing cycle|\bquota will)"
+        ),
+        "quota",
+    ),
     (re.compile(r"(?i)overloaded|too busy|at capacity|no available (?:worker|server)"), "overloaded"),
 )
 _NO_OVERFLOW: Final = frozenset({401, 402, 403, 429})
@@ -116,7 +123,7 @@ def read_problem(
     that looks like an API key. `profile` supplies the context window if the host does not report it.
 
     A status below 400 is replaced with the status in the body, or with 502. A prompt that is too long is a 400,
-    whatever status the host sent. 429, 503 and 529 always have a retry delay.
+    whatever status the host sent, and a spent quota is a 429. 429, 503 and 529 always have a retry delay.
 
     >>> body = b'{"error":{"message":"The engine is currently overloaded","type":"engine_overloaded_error"}}'
     >>> problem = read_problem(429, body, {"Retry-After": "3"})
@@ -174,6 +181,9 @@ def _read_details(
         found = read_overflow(details.message)
         if found is not None or kind == "context_overflow":
             kind, status, overflow = "context_overflow", 400, found or overflow
+    if kind == "quota":
+        # Kimi Code sends 403, for which Claude Code shows "Failed to authenticate"; others send 402.
+        status = _STATUS_OF["quota"]
     limit = overflow.limit
     if kind == "context_overflow" and limit is None and profile is not None:
         limit = profile.context_window
