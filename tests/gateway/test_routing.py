@@ -59,6 +59,13 @@ def led_to(name: str, *allowed: str) -> list[str]:
         ("claude-opus-5", ["vllm|anything/at-all"]),
         ("claude-haiku-4-5-20251001", ["moonshot|kimi-k2.5", "openrouter|kimi-k2.5"]),
         ("claude-sonnet-5[1m]", ["moonshot|kimi-k3", "openrouter|moonshotai/kimi-k3"]),
+        # with Claude Code's note about the window
+        ("kimi-k3[1m]", ["moonshot|kimi-k3"]),
+        ("Kimi-K3[1M]", ["moonshot|kimi-k3"]),
+        ("openrouter/glm-5[1m]", ["openrouter|glm-5"]),
+        ("vllm/whatever[1m]", ["vllm|whatever"]),
+        ("fast[1m]", ["openrouter|glm-5", "moonshot|kimi-k2.5", "openrouter|kimi-k2.5"]),
+        ("claude-kimi-k3[1m]", ["moonshot|kimi-k3"]),
         ("fast", ["openrouter|glm-5", "moonshot|kimi-k2.5", "openrouter|kimi-k2.5"]),
         ("glm-5", ["moonshot|kimi-k3"]),
         ("half", ["Team|Best"]),
@@ -157,6 +164,18 @@ class TestNotFound:
         assert self.message(Router(Config()), "kimi-k3") == "Model 'kimi-k3' not found."
 
 
+def test_the_note_about_the_window_is_no_part_of_a_name_in_the_configuration_unless_a_model_has_it() -> None:
+    providers = (provider("moonshot", "kimi-k3", "own[1m]"), provider("any"))
+    router = Router(Config(providers=providers, aliases={"wide": ("kimi-k3[1m]",), "claude-*": ("any/*",)}))
+
+    def targets(name: str) -> list[str]:
+        return [f"{target.provider.name}|{target.model}" for target in router.targets(name)]
+
+    assert targets("wide") == ["moonshot|kimi-k3"]
+    assert targets("own[1m]") == targets("moonshot/own[1m]") == ["moonshot|own[1m]"]
+    assert targets("claude-opus-5[1m]") == ["any|claude-opus-5"]  # a host knows no such name either
+
+
 class TestKeysThatMayNotAskForEverything:
     def test_a_name_that_fits_is_served(self) -> None:
         assert led_to("kimi-k3", "glm-*", "kimi-*") == ["moonshot|kimi-k3"]
@@ -165,6 +184,11 @@ class TestKeysThatMayNotAskForEverything:
 
     def test_a_name_of_brackets_can_be_granted_to_the_letter(self) -> None:
         assert led_to("claude-x[1m]", "claude-x[1m]") != []
+
+    def test_the_note_about_the_window_grants_nothing_and_takes_nothing_away(self) -> None:
+        assert led_to("kimi-k3[1m]", "kimi-k3") == led_to("kimi-k3", "kimi-k3[1m]") == ["moonshot|kimi-k3"]
+        with pytest.raises(Refused):
+            led_to("kimi-k3[1m]", "kimi-k2.5")
 
     def test_a_name_that_leads_to_a_model_that_fits_is_served(self) -> None:
         assert led_to("moonshot/kimi-k3", "kimi-*") == ["moonshot|kimi-k3"]

@@ -417,6 +417,8 @@ def test_a_client_without_a_small_model_says_so(home: Path, client: str, title: 
 def test_a_model_and_a_provider_can_be_chosen(home: Path) -> None:
     said = json.loads(launched(home, "claude", "--demo", "--model", "kimi-k3", "--", "--exit", "0").stdout)
     assert said["model"] == "kimi-k3"
+    said = json.loads(launched(home, "claude", "--demo", "--model", "kimi-k3[1m]", "--", "--exit", "0").stdout)
+    assert said["model"] == "kimi-k3"
     run = launched(home, "claude", "--demo", "--provider", "nowhere", "--", "--exit", "0")
     assert (run.returncode, run.stdout) == (1, "")
     assert "no model of provider 'nowhere'" in run.stderr

@@ -24,6 +24,7 @@ from moonshim.config.model import (
     TransformerUse,
     UsageBooks,
     WebSearch,
+    without_window,
 )
 from moonshim.config.problems import ConfigError
 from moonshim.config.trust import load_found
@@ -63,4 +64,5 @@ __all__ = [
     "profile_of",
     "warnings_of",
     "without_secrets",
+    "without_window",
 ]

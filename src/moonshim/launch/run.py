@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from moonshim.config import without_window
 from moonshim.launch.foreground import run_foreground
 from moonshim.launch.gateway import GatewayAccess, open_gateway
 from moonshim.launch.overlay import overlay_folder, write_files
@@ -152,6 +153,8 @@ def _choose(gateway: GatewayAccess, models: Sequence[ModelInfo], wanted: str | N
         raise CannotLaunch(
             f"The gateway at {gateway} lists no model. Name one with --model, or use another file with --config."
         )
+    if not any(wanted == model.id for model in models):
+        wanted = without_window(wanted)
     for model in models:
         if wanted in (model.id, f"{model.provider}/{model.id}"):
             return model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from moonshim.config.model import ProviderConfig
+from moonshim.config.model import ProviderConfig, without_window
 from moonshim.config.problems import nearest
 from moonshim.config.tables.table import Table
 
@@ -65,10 +65,13 @@ def has_target(target: str, providers: Sequence[ProviderConfig]) -> bool:
     """Whether a provider has this model, named alone or after the provider.
 
     >>> provider = ProviderConfig(name="vllm", api_base_url="http://localhost:8000", models=("k2",))
-    >>> [has_target(target, [provider]) for target in ("k2", "vllm/k2", "vllm,K2", "vllm/k3")]
-    [True, True, True, False]
+    >>> [has_target(target, [provider]) for target in ("k2", "vllm/k2", "vllm,K2", "vllm/k2[1m]", "vllm/k3")]
+    [True, True, True, True, False]
     """
-    wanted = target.lower()
+    return _is_listed(target.lower(), providers) or _is_listed(without_window(target.lower()), providers)
+
+
+def _is_listed(wanted: str, providers: Sequence[ProviderConfig]) -> bool:
     for provider in providers:
         models = {model.lower() for model in provider.models}
         if wanted in models:

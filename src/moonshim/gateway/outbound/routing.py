@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple, cast
 
-from moonshim.config import Config, RouteName, Target
+from moonshim.config import Config, RouteName, Target, without_window
 from moonshim.config.environment import CLIENTS_OWN
 from moonshim.engine.exchange import RequestTarget
 from moonshim.errors import Problem, Refused
@@ -73,6 +73,8 @@ class Router:
     5. `claude-NAME`, where NAME is one of these and a pattern such as `claude-*` exists: Claude Code's picker offers
        only names that contain `claude`
     6. an alias that is a pattern (`claude-*`), the longest first, then ignoring case; `provider/*` passes the name on
+
+    `[1m]` after a name does not count, unless the configuration has the name with it.
     """
 
     def __init__(self, config: Config) -> None:
@@ -84,6 +86,8 @@ class Router:
             for model in dict.fromkeys(provider.models):
                 self._listed.setdefault(model, []).append(Target(provider, model))
         self._models = _Words(self._listed)
+        self._with_window = {name for name in (*config.aliases, *self._listed) if name != without_window(name)}
+        """Names that end in `[1m]` in the configuration itself."""
         # A target that leads nowhere was reported when the configuration was loaded; here it is skipped.
         led_to = {alias: self._targets_of(models) for alias, models in config.aliases.items()}
         self._aliases = {alias: targets for alias, targets in led_to.items() if targets}
@@ -149,7 +153,7 @@ class Router:
     # -- resolving ---------------------------------------------------------------------
 
     def _find(self, name: str) -> _Found | None:
-        if not name or len(name) > _LONGEST_NAME:
+        if len(name) > _LONGEST_NAME or not (name := self._without_window(name)):
             return None
         for any_case in (False, True):
             if (alias := self._alias_names.find(name, any_case)) is not None:
@@ -169,6 +173,9 @@ class Router:
                     chosen = [_with_requested_name(target, name) for target in targets]
                     return _Found(name, chosen, can_be_routed=all(target.model != _ANY for target in targets))
         return None
+
+    def _without_window(self, name: str) -> str:
+        return name if self._with_window and name.endswith(tuple(self._with_window)) else without_window(name)
 
     def _model(self, name: str, any_case: bool) -> _Found | None:
         found = self._at_provider(name, any_case)
@@ -192,7 +199,8 @@ class Router:
     def _targets_of(self, models: Iterable[str]) -> list[Target]:
         targets: list[Target] = []
         for model in models:
-            found = self._model(model, False) or self._model(model, True)
+            name = self._without_window(model)
+            found = self._model(name, False) or self._model(name, True)
             targets += [target for target in (found.targets if found else ()) if target not in targets]
         return targets
 
@@ -277,7 +285,7 @@ def _is_target_granted(target: Target, allowed: Sequence[str]) -> bool:
 
 
 def _is_granted(name: str, allowed: Sequence[str]) -> bool:
-    return any(name == pattern or fnmatchcase(name, pattern) for pattern in allowed)
+    return any(name in (pattern, without_window(pattern)) or fnmatchcase(name, pattern) for pattern in allowed)
 
 
 def _quote(names: Sequence[str], ending: str = "") -> str:
