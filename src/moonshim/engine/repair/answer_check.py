@@ -1,7 +1,7 @@
 """The events of a response -> the same, held back until the response is what the client demands of it.
 
 A response that is not stays here: `wrong` says why, for the model that is asked again, and `release` returns it as the
-model wrote it.
+model wrote it, unless it must not reach the client at all: see `refusal`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ import msgspec
 
 from moonshim.engine.repair.json_answer import read_json_answer
 from moonshim.engine.repair.schema_check import find_mismatches
-from moonshim.engine.values.events import BlockClosed, BlockDelta, BlockOpened, BlockSigned, Event, Finished, Repaired
+from moonshim.engine.values.events import (
+    BlockClosed,
+    BlockDelta,
+    BlockOpened,
+    BlockSigned,
+    Event,
+    Failed,
+    Finished,
+    Repaired,
+)
 from moonshim.engine.values.expected import ExpectedAnswer
 
 __all__ = ["AnswerCheck"]
@@ -25,7 +34,8 @@ class AnswerCheck:
     """Checks one response. Reasoning passes at once; everything else waits until it is known to be right.
 
     Where a schema is demanded, a call releases what is held: it is not the answer yet. Where a call is demanded, that
-    call does, unless its arguments have to match a schema.
+    call does, unless its arguments have to match a schema. Where only some tools may be called, calls wait for the end
+    of the response, and so does all that follows the first; text before it passes, if nothing else is demanded.
     """
 
     def __init__(self, expected: ExpectedAnswer) -> None:
@@ -35,6 +45,16 @@ class AnswerCheck:
         self._texts: list[str] = []
         self._calls: dict[int, tuple[str, list[str]]] = {}
         self._is_live = False
+        self._passes_text = (
+            expected.allowed is not None
+            and expected.tool is None
+            and expected.schema is None
+            and not expected.is_summary
+        )
+        self._passing: set[int] = set()
+        """Blocks of text that are passed on as they come."""
+        self.passed_text = ""
+        """What was passed on of a response that is not right."""
         self.wrong: tuple[str, ...] = ()
         """Why the response is not what was demanded; empty: it is, or it has not ended."""
         self.is_cut_off: bool = False
@@ -51,6 +71,11 @@ class AnswerCheck:
             self._reasoning.add(index)
         if index in self._reasoning:
             return [event]
+        if self._passes_text and not self._calls and isinstance(event, BlockOpened) and event.kind == "text":
+            self._passing.add(index)
+        if index in self._passing:
+            self.passed_text += event.text if isinstance(event, BlockDelta) else ""
+            return [event]
         self._held.append(event)
         if isinstance(event, BlockDelta):
             (self._calls[index][1] if index in self._calls else self._texts).append(event.text)
@@ -64,14 +89,21 @@ class AnswerCheck:
         """The response ended well: what was held back; nothing if it is `wrong`."""
         if self._is_live:
             return []
-        if self._expected.tool is not None:
+        if self._expected.is_summary:
+            if not "".join(self._texts).strip():
+                self.wrong = ("there is no summary",)
+            elif finished.reason in _COMPLETE:
+                return self._text_alone()
+        elif outside := self._calls_outside():
+            self.wrong = tuple(f"the tool {name} must not be called now" for name in outside)
+        elif self._expected.tool is not None:
             self.wrong = self._wrong_calls(self._expected.tool)
-        elif self._expected.schema is not None:
+        elif self._expected.schema is not None and not self._calls:
             answer = read_json_answer("".join(self._texts), self._expected.schema)
             self.wrong = answer.wrong
             if answer.changed and answer.text is not None:
                 return self._replace_text(answer.text, answer.changed)
-        if not self.wrong:
+        if not self.wrong and not self._expected.is_summary:
             return self._go_live()
         if finished.reason not in _COMPLETE:
             self.wrong, self.is_cut_off = (f"the response was cut off ({finished.reason})",), True
@@ -82,6 +114,30 @@ class AnswerCheck:
         rule = "structured_output_invalid" if self._expected.tool is None else "forced_call_missing"
         return [*self._go_live(), Repaired(rule, "; ".join(self.wrong))]
 
+    def refusal(self) -> Failed | None:
+        """The error for a client that cannot be given this `wrong` response; None: `release` it."""
+        if self._expected.is_summary:
+            return Failed("compaction_failed", "The model returned no summary.", retryable=True)
+        if outside := self._calls_outside():
+            names = ", ".join(outside)
+            return Failed(
+                "call_not_allowed", f"The model called {names}, which allowed_tools excludes.", retryable=True
+            )
+        return None
+
+    def _calls_outside(self) -> list[str]:
+        """The tools that were called and may not be, each once."""
+        allowed = self._expected.allowed
+        return [] if allowed is None else [name for name in self._called() if name not in allowed]
+
+    def _called(self) -> list[str]:
+        return list(dict.fromkeys(name for name, _ in self._calls.values()))
+
+    def _text_alone(self) -> list[Event]:
+        """The response as one text."""
+        index = next(event.index for event in self._go_live() if isinstance(event, BlockOpened))
+        return [BlockOpened(index, "text"), BlockDelta(index, "".join(self._texts).strip()), BlockClosed(index)]
+
     def _go_live(self) -> list[Event]:
         held, self._held, self._is_live = self._held, [], True
         return held
@@ -89,6 +145,8 @@ class AnswerCheck:
     def _is_settled_by(self, name: str) -> bool:
         """Whether a call of this tool makes the response right, whatever follows."""
         wanted = self._expected
+        if wanted.allowed is not None or wanted.is_summary:
+            return False
         return wanted.tool is None or (wanted.arguments is None and wanted.tool in ("", name))
 
     def _replace_text(self, text: str, how: str) -> list[Event]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from moonshim.engine.dialects.openai_responses.extras import asks_for_compaction
 from moonshim.engine.dialects.registry import CLIENT_DIALECTS, dialect_named
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.request.located import LocatedMessage
@@ -34,6 +35,8 @@ _ONE_OBJECT: Final = "\nThe JSON data must be one object."
 _SCHEMA: Final = "\nThe JSON data must match the following schema:\n```json\n{}\n```"
 _AFTER_CALLS: Final = "You may call tools first. When you give your final response, this applies:\n"
 _ANY_TOOL: Final = "The system is invoked with `tool_choice=required`.\nYou MUST call tools in the next message."
+_SOME_TOOLS: Final = "In the next message, call no tool but these: {}."
+_NO_TOOL: Final = "In the next message, call no tool."
 _ONE_TOOL: Final = "The system is invoked with `tool_choice={0}`.\nYou MUST call the tool `{0}` in the next message."
 
 
@@ -50,6 +53,8 @@ class AnswerDemand(Struct, frozen=True):
 
 def demand_answer(request: Request, profile: HostProfile, adapter: ToolAdapter) -> AnswerDemand:
     """Find out how this host gets the demand; `adapter` knows the tools."""
+    if asks_for_compaction(request):
+        return AnswerDemand(request, expected=ExpectedAnswer(is_summary=True))
     if profile.generation == "other":
         return AnswerDemand(request)
     tool = _demand_call(request, profile, adapter)
@@ -59,7 +64,7 @@ def demand_answer(request: Request, profile: HostProfile, adapter: ToolAdapter) 
         expected = (
             tool.expected
             if expected is None
-            else replace(expected, tool=tool.expected.tool, arguments=tool.expected.arguments)
+            else replace(tool.expected, schema=expected.schema, is_described=expected.is_described)
         )
         demand = replace(demand, instructions=(*tool.instructions, *demand.instructions))
     # Several choices are not checked, nor an answer that continues the client's own words: its start is not in it.
@@ -91,13 +96,19 @@ def describe_mistake(expected: ExpectedAnswer, wrong: Sequence[str]) -> str:
     Call the tool `get_weather` now, with arguments that match its schema. Write nothing else.
     """
     lines = ["Your last message cannot be used:", *(f"- {one}" for one in wrong)]
-    if expected.tool is not None:
+    if expected.is_summary:
+        lines.append("Write the summary that you were asked for, as text. Call no tool.")
+    elif expected.tool is not None:
         which = f"the tool `{expected.tool}`" if expected.tool else "one of the tools"
         lines.append(f"Call {which} now, with arguments that match its schema. Write nothing else.")
+    elif expected.schema is None:
+        lines.append("Go on without that call.")
     else:
         lines.append("Give your whole answer again as corrected JSON. Write nothing else.")
         if not expected.is_described and expected.schema is not None:
             lines.append(_describe_schema(expected.schema))
+    if expected.allowed is not None:
+        lines.append(_describe_allowed(expected.allowed))
     return "\n".join(lines)
 
 
@@ -172,6 +183,31 @@ class _CallDemand(Struct, frozen=True):
 
 
 def _demand_call(request: Request, profile: HostProfile, adapter: ToolAdapter) -> _CallDemand | None:
+    forced = _demand_forced_call(request, profile, adapter)
+    allowed = _restriction(request, profile, adapter)
+    if allowed is None:
+        return forced
+    words = (_describe_allowed(allowed),)
+    if forced is None:
+        return _CallDemand(ExpectedAnswer(allowed=allowed), words)
+    return _CallDemand(replace(forced.expected, allowed=allowed), (*forced.instructions, *words))
+
+
+def _restriction(request: Request, profile: HostProfile, adapter: ToolAdapter) -> tuple[str, ...] | None:
+    """The tools that may be called, under the host's names, if they are not all and the host does not care."""
+    choice = request.tool_choice
+    if choice is None or choice.allowed is None or choice.mode == "none" or profile.allowed_tools:
+        return None
+    named = {adapter.name_of(name) for name in choice.allowed}
+    allowed = tuple(name for name in adapter.by_name if name in named)
+    return None if len(allowed) == len(adapter.by_name) else allowed
+
+
+def _describe_allowed(allowed: Sequence[str]) -> str:
+    return _SOME_TOOLS.format(", ".join(f"`{name}`" for name in allowed)) if allowed else _NO_TOOL
+
+
+def _demand_forced_call(request: Request, profile: HostProfile, adapter: ToolAdapter) -> _CallDemand | None:
     choice = request.tool_choice
     if choice is None or choice.mode not in ("required", "tool") or not adapter.by_name:
         return None

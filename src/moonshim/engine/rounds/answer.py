@@ -44,7 +44,8 @@ class AnswerRule:
     """Checks the response of each round, and asks for another one at most once.
 
     What passes the check goes on to the `inner` rule. A response that is still wrong the second time is passed on as
-    the model wrote it. So is the first one if the second cannot be had, unless a part of that was passed on.
+    the model wrote it. So is the first one if the second cannot be had, unless a part of that was passed on. One that
+    must not reach the client (a call of a tool that may not be called) ends in an error instead.
     """
 
     def __init__(self, inner: RoundRule, expected: ExpectedAnswer, *, may_ask: bool) -> None:
@@ -84,9 +85,12 @@ class AnswerRule:
             if check.wrong:
                 if self._may_ask and not check.is_cut_off and rounds < MAX_ROUNDS:
                     self._wrong, self._wrong_message = check, message
-                    self._may_ask, self._can_release = False, True
-                    self._texts.append((message, None))
+                    self._may_ask, self._can_release = False, check.refusal() is None
+                    self._texts.append((message, check.passed_text or None))
                     return RoundEnd(wanted=())
+                if (failed := check.refusal()) is not None:
+                    self._wrong, self._can_release = None, False
+                    return RoundEnd(failed=failed)
                 events = check.release()
             if check.text is not None:
                 self._texts.append((message, check.text))

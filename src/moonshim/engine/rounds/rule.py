@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 
 from moonshim.engine.values.conversation import Message, Part
-from moonshim.engine.values.events import Event, Finished
+from moonshim.engine.values.events import Event, Failed, Finished
 from moonshim.engine.values.searches import ClientEvent, SearchError, SearchResult
 
 __all__ = ["MAX_ROUNDS", "NextRound", "Outcome", "RoundEnd", "RoundRule", "SearchOutcome", "SearchWanted", "Wanted"]
@@ -48,6 +48,8 @@ class RoundEnd(Struct, frozen=True):
     """What the shell has to do, which may be nothing, before `RoundRule.resume`; None: the response is complete."""
     finished: Finished | None = None
     """How the response ends, if not as the round did."""
+    failed: Failed | None = None
+    """The response must not reach the client, and ends in this error."""
 
 
 class NextRound(Struct, frozen=True):

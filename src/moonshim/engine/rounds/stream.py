@@ -14,6 +14,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from moonshim.engine.dialects.protocol import ClientEncoder, Dialect, Encoder, ResponseContext
+from moonshim.engine.hosts.errors.classify import problem_of_failure
 from moonshim.engine.response.reply import Form, ResponseStream
 from moonshim.engine.response.stream import fill_error
 from moonshim.engine.response.writers import EventCollector
@@ -160,6 +161,9 @@ class RoundsStream:
     def _end_round(self, finished: Finished) -> bytes:
         end = self._rule.end(finished, self._round.message, self._rounds)
         out = self._write_own(end.events)
+        if end.failed is not None:
+            self._problem = problem_of_failure(end.failed)
+            return out + self._fail(end.failed, self._problem)
         if end.wanted is None:
             return out + self._finish(end.finished or finished)
         self.pending, self._held = end.wanted, end.finished or finished

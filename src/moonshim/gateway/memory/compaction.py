@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any, Final, TypeAlias
 
-from moonshim.engine.dialects.openai_responses.messages.compaction import render_compaction
+from moonshim.engine.dialects.openai_responses.messages.compaction import SUMMARY_WANTED, render_compaction
 from moonshim.engine.signing import Signer
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import Problem, Refused
@@ -36,14 +36,6 @@ _CARRIED: Final = (
 )
 """Fields that the summary request copies: everything that the host's prompt cache depends on, and the caller's
 identity."""
-_ASKED: Final = (
-    "Stop here. This conversation has grown too long and is going to be shortened: the messages of the user stay, and"
-    " everything else will be replaced by what you write now. Write a summary from which you could go on without having"
-    " seen the rest. Say what is wanted and what has been decided and why; what was done and with what result; which"
-    " files, names, commands, values and errors matter, exactly as they are; what is still open, and what the next step"
-    " is. Do not repeat the user's messages. Do not call any tool and do not go on with the task: answer with the"
-    " summary alone."
-)
 
 
 def summary_request(body: Json) -> Json:
@@ -53,7 +45,7 @@ def summary_request(body: Json) -> Json:
     >>> list(request), [item["role"] for item in request["input"]]
     (['model', 'input', 'tool_choice', 'store', 'stream'], ['user', 'user'])
     """
-    question = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _ASKED}]}
+    question = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": SUMMARY_WANTED}]}
     request = {key: body[key] for key in _CARRIED if body.get(key) is not None}
     if request.get("tools") is None:
         request.pop("parallel_tool_calls", None)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias, assert_never
 
 from moonshim.engine.dialects.openai_responses.encode_items import (
+    CompactionItem,
     ItemEncoder,
     MessageItem,
     ResultsItem,
@@ -13,7 +14,7 @@ from moonshim.engine.dialects.openai_responses.encode_items import (
     open_item,
 )
 from moonshim.engine.dialects.openai_responses.errors import render_failed
-from moonshim.engine.dialects.openai_responses.extras import Json, body_fields
+from moonshim.engine.dialects.openai_responses.extras import Json, asks_for_compaction, body_fields
 from moonshim.engine.dialects.openai_responses.messages.searches import sign_results
 from moonshim.engine.dialects.openai_responses.response_object import echo, response_id, write_usage
 from moonshim.engine.dialects.protocol import NUMBER, TEXT, ResponseContext, Template
@@ -45,6 +46,8 @@ class ResponsesEncoder:
 
     One item is open at a time, as in OpenAI's own streams: agno gives each delta to the item
     that was added last. Events of another block wait until the open one is closed.
+
+    Where the client asked for a compaction, the text is the summary in it, and there is no other item.
     """
 
     def __init__(self, reply: ResponseContext) -> None:
@@ -55,6 +58,9 @@ class ResponsesEncoder:
         self._open: int | None = None
         """The block that is open; its item is the last."""
         self._waiting: dict[int, list[_BlockEvent]] = {}
+        self._compacts = asks_for_compaction(reply.request)
+        self._hidden: set[int] = set()
+        """Blocks that a client that asked for a compaction does not get."""
         self._searches: list[SearchStarted] = []
         """Searches that are not over; the item of the first is the last one."""
         self._results: list[SearchEnded] = []
@@ -66,7 +72,9 @@ class ResponsesEncoder:
             case Started():
                 return self._start(event)
             case BlockOpened() | BlockDelta() | BlockSigned() | BlockClosed():
-                return self._in_turn(event)
+                if isinstance(event, BlockOpened) and self._compacts and event.kind != "text":
+                    self._hidden.add(event.index)
+                return self._started() if event.index in self._hidden else self._in_turn(event)
             case Finished() | Failed():
                 return [*self._started(), *self._close_all(), *self._end(event)]
             case SearchStarted():
@@ -142,7 +150,9 @@ class ResponsesEncoder:
         match event:
             case BlockOpened(index=index):
                 begin = self._started()
-                self._items.append(open_item(event, self._reply, f"{self._object['id'][5:]}_{len(self._items)}"))
+                tail = f"{self._object['id'][5:]}_{len(self._items)}"
+                item = CompactionItem(f"cmp_{tail}", self._reply) if self._compacts else None
+                self._items.append(item or open_item(event, self._reply, tail))
                 self._open = index
                 return begin + self._placed(self._items[-1].opened())
             case BlockDelta(text=text):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from moonshim.engine.dialects.openai_responses.extras import Json
+from moonshim.engine.dialects.openai_responses.messages.compaction import render_compaction
 from moonshim.engine.dialects.openai_responses.messages.items import CALLS
 from moonshim.engine.dialects.openai_responses.messages.searches import PREFIX
 from moonshim.engine.dialects.openai_responses.tools import kind_of, plain_name
@@ -16,7 +17,7 @@ from moonshim.engine.values.searches import SearchEnded, SearchStarted, TextCite
 from moonshim.engine.values.text_pieces import TextPieces
 from moonshim.engine.wire.json_codec import decode_object
 
-__all__ = ["ItemEncoder", "MessageItem", "ResultsItem", "SearchItem", "open_item"]
+__all__ = ["CompactionItem", "ItemEncoder", "MessageItem", "ResultsItem", "SearchItem", "open_item"]
 
 
 class ItemEncoder(Protocol):
@@ -190,6 +191,28 @@ class _WholeItem:
 
     def closed(self, *, complete: bool) -> list[Json]:
         return []
+
+
+class CompactionItem(_WholeItem):
+    """A summary, which takes the place of the conversation before it: signed when it is complete."""
+
+    def __init__(self, id: str, reply: ResponseContext) -> None:
+        super().__init__()
+        self._id, self._reply = id, reply
+
+    def opened(self) -> list[Json]:
+        return []
+
+    def grown(self, text: str) -> list[Json]:
+        self.pieces.append(text)
+        return []
+
+    def closed(self, *, complete: bool) -> list[Json]:
+        return [_added(self.whole), _done(self.whole)]
+
+    @property
+    def whole(self) -> Json:
+        return render_compaction("".join(self.pieces), self._reply.signer, self._id)
 
 
 class ResultsItem(_WholeItem):

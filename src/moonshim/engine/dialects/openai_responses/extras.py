@@ -15,12 +15,15 @@ from moonshim.engine.values.conversation import Media, Message, Request, Tool
 
 __all__ = [
     "DIALECT",
+    "TRIGGER",
     "Json",
     "ResponsesMediaExtras",
     "ResponsesMessageExtras",
     "ResponsesRequestExtras",
     "ResponsesToolExtras",
+    "asks_for_compaction",
     "body_fields",
+    "compaction_place",
     "extras_of",
     "holds_unknown",
     "is_loaded",
@@ -31,6 +34,8 @@ __all__ = [
 ]
 
 DIALECT: Final = "openai_responses"
+TRIGGER: Final = "compaction_trigger"
+"""The type of an item after a conversation that is to be shortened (Remote Compaction V2)."""
 Json: TypeAlias = dict[str, Any]
 
 
@@ -82,6 +87,22 @@ _NO_REQUEST: Final = ResponsesRequestExtras()
 
 def extras_of(message: Message) -> ResponsesMessageExtras:
     return read_extras(message.extras, DIALECT, _NO_MESSAGE)
+
+
+def compaction_place(request: Request) -> int | None:
+    """The index of the message after which the client asks for a summary of the conversation, if it does.
+
+    What follows that message is not the client's, but of further rounds for the same response.
+    """
+    for place in range(len(request.messages) - 1, -1, -1):
+        if items := extras_of(request.messages[place]).items:
+            return place if items[-1].get("type") == TRIGGER else None
+    return None
+
+
+def asks_for_compaction(request: Request) -> bool:
+    """Whether the response is to be an item that takes the place of the conversation."""
+    return compaction_place(request) is not None
 
 
 def media_fields(media: Media) -> Json:

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moonshim.engine.dialects.openai_responses.extras import Json, body_fields, extras_of
+from moonshim.engine.dialects.openai_responses.extras import Json, body_fields, compaction_place, extras_of
 from moonshim.engine.dialects.openai_responses.fields import FIELDS
+from moonshim.engine.dialects.openai_responses.messages.compaction import SUMMARY_WANTED
 from moonshim.engine.dialects.openai_responses.messages.content import parse_entries
 from moonshim.engine.dialects.openai_responses.messages.items import CALLS, OUTPUTS, type_of
 from moonshim.engine.dialects.openai_responses.request import CONTINUES
-from moonshim.engine.values.conversation import Change, Message, Reasoning, Request
+from moonshim.engine.values.conversation import Change, Message, Reasoning, Request, Text, ToolChoice
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import InvalidInput
 
@@ -93,6 +94,8 @@ def _is_identical(one: object, other: object) -> bool:
 def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
     """The request for a host of another dialect, and what was removed.
 
+    A trigger for a compaction at the end of the input becomes a question for a summary, which every host understands.
+
     Raises `InvalidInput` for a missing reference, unless it is to reasoning.
 
     >>> from moonshim.engine.dialects.openai_responses.request import parse_request
@@ -102,7 +105,8 @@ def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
     ['truncation']
     """
     changes, messages = list[Change](), list[Message]()
-    for message in request.messages:
+    compacted, summary_wanted = compaction_place(request), ""
+    for number, message in enumerate(request.messages):
         extras = extras_of(message)
         items = extras.items
         for item, at in zip(items, extras.at, strict=False):
@@ -111,6 +115,9 @@ def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
                 raise InvalidInput(
                     f"unknown item {item['id']!r}: send the item itself instead of a reference", field=place
                 )
+            if number == compacted and item is items[-1]:
+                summary_wanted = place
+                continue
             changes += [Change(rule, detail, place) for rule, detail in _unsupported_content(item)]
             if _has_token(item):
                 changes.append(
@@ -131,7 +138,23 @@ def drop_unsupported(request: Request) -> tuple[Request, list[Change]]:
         changes.append(
             Change("cannot_say", "text.verbosity dropped: only OpenAI's own models support it", "text.verbosity")
         )
-    return replace(request, messages=tuple(messages)), changes
+    request = replace(request, messages=tuple(messages))
+    if compacted is not None:
+        request = _ask_for_summary(request, compacted + 1, summary_wanted)
+        changes.append(Change("compaction", "the model is asked for a summary of the conversation", summary_wanted))
+    return request, changes
+
+
+def _ask_for_summary(request: Request, at: int, where: str) -> Request:
+    """The conversation with the question behind it; everything that the host's prompt cache depends on is the same."""
+    question = Message("user", (Text(SUMMARY_WANTED),))
+    return replace(
+        request,
+        messages=(*request.messages[:at], question, *request.messages[at:]),
+        locations=(*request.locations[:at], where, *request.locations[at:]) if request.locations else (),
+        tool_choice=ToolChoice("none") if request.tools else None,
+        response_format=None,
+    )
 
 
 def _has_token(item: Json) -> bool:

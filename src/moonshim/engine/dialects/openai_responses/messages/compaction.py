@@ -1,7 +1,7 @@
 """A conversation summary <-> the item that represents it: signed for the client, text for every host.
 
 `{"type": "compaction", "encrypted_content": …}` is the response of `/v1/responses/compact`, and clients put it in
-place of the conversation so far.
+place of the conversation so far. So is the response to a request whose input ends in `{"type": "compaction_trigger"}`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,19 @@ from moonshim.engine.dialects.openai_responses.extras import Json
 from moonshim.engine.signing import ALTERED, InvalidSignature, SignedPayload, Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change
 
-__all__ = ["COMPACTIONS", "parse_compaction", "render_compaction"]
+__all__ = ["COMPACTIONS", "SUMMARY_WANTED", "parse_compaction", "render_compaction"]
 
 COMPACTIONS: Final = frozenset({"compaction", "compaction_summary"})
 """Codex has used the second name as well."""
+SUMMARY_WANTED: Final = (
+    "Stop here. This conversation has grown too long and is going to be shortened: the messages of the user stay, and"
+    " everything else will be replaced by what you write now. Write a summary from which you could go on without having"
+    " seen the rest. Say what is wanted and what has been decided and why; what was done and with what result; which"
+    " files, names, commands, values and errors matter, exactly as they are; what is still open, and what the next step"
+    " is. Do not repeat the user's messages. Do not call any tool and do not go on with the task: answer with the"
+    " summary alone."
+)
+"""The question for a summary, after the conversation."""
 _INTRODUCTION: Final = (
     "This is a summary of what was said and done in this conversation before this point:\n\n"  # prose: quoted
 )
