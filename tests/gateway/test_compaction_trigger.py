@@ -81,7 +81,7 @@ def test_a_trigger_gives_one_item_and_nothing_else(host_name: str, streamed: boo
             assert [item.to_dict() for item in response.output] == [item.to_dict() for item in items]
             assert (response.status, response.usage.total_tokens) == ("completed", 15)
             assert SUMMARY not in response.to_json()
-            await ask(gateway, {**BODY, "input": HISTORY[:2] + [items[0].to_dict()]}, streamed=streamed)
+            await ask(gateway, {**BODY, "input": [*HISTORY[:2], items[0].to_dict()]}, streamed=streamed)
 
     run(test())
     compacting, following = model.bodies

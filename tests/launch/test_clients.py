@@ -17,8 +17,8 @@ KEY: Final = "msk_secret-of-the-gateway"
 MAIN: Final = ModelInfo("kimi-k3", 1_048_576, 1_048_576, "moonshot")
 SMALL: Final = ModelInfo("kimi-k2.5", 262_144, 262_144, "moonshot")
 OTHERS: Final = (ModelInfo("kimi-k2.6", 262_144, 262_144, "moonshot"), ModelInfo("plain-1"))
-NO_LIST: Final = {"claude", "codex", "kimi"}
-"""Claude Code reads the gateway's list; the other two cannot be given one."""
+NO_LIST: Final = {"claude", "kimi"}
+"""Claude Code reads the gateway's list; the other cannot be given one."""
 OWN_CACHE_KEY: Final = {"claude", "codex", "kimi"}
 """Clients that send the id of their session, or for which the gateway makes a key."""
 
@@ -167,6 +167,56 @@ def test_codex_gets_a_provider_without_websockets(tmp_path: Path) -> None:
     assert pairs["model_providers.moonshim.supports_websockets"] == "false"
     assert pairs["model_providers.moonshim.env_key"] == f'"{KEY_VARIABLE}"'
     assert int(pairs["model_auto_compact_token_limit"]) < int(pairs["model_context_window"])
+
+
+def catalog_of(context: LaunchContext) -> list[dict[str, Any]]:
+    """The models that Codex is given, from the file that its arguments name."""
+    plan = CLIENTS["codex"].plan(context)
+    pairs = dict(part.split("=", 1) for part in plan.arguments[1::2])
+    path = Path(json.loads(pairs["model_catalog_json"]))
+    models: list[dict[str, Any]] = json.loads(plan.files[str(path.relative_to(context.folder))])["models"]
+    return models
+
+
+def test_codex_gets_a_catalog_of_all_models_in_which_each_has_its_own_window(tmp_path: Path) -> None:
+    models = catalog_of(context_of(tmp_path))
+    assert [model["slug"] for model in models] == [MAIN.id, SMALL.id, *(one.id for one in OTHERS)]
+    assert [model["max_context_window"] for model in models] == [1_048_576, 262_144, 262_144, 131_072]
+    assert {model["visibility"] for model in models} == {"list"}
+    # It replaces the shell by a JavaScript tool.
+    assert {model["tool_mode"] for model in models} == {"direct"}
+    assert all("coding agent" in model["base_instructions"] for model in models)
+
+
+@pytest.mark.parametrize(
+    ("efforts", "thinks", "listed", "default"),
+    [
+        (("low", "high", "max"), True, ["low", "high", "max"], "high"),
+        (("none", "high"), True, ["none", "high"], "high"),
+        (("low",), True, ["low"], "low"),
+        ((), True, [], None),
+        (("low", "high"), False, [], None),
+    ],
+)
+def test_codex_offers_the_efforts_that_the_model_has(
+    efforts: tuple[str, ...], thinks: bool, listed: list[str], default: str | None, tmp_path: Path
+) -> None:
+    model = msgspec.structs.replace(MAIN, efforts=efforts, thinks=thinks, sees_images=False)
+    entry = catalog_of(msgspec.structs.replace(context_of(tmp_path), model=model))[0]
+    assert [level["effort"] for level in entry["supported_reasoning_levels"]] == listed
+    assert entry.get("default_reasoning_level") == default
+    assert entry["input_modalities"] == ["text"]
+
+
+def test_the_guide_has_the_catalog_that_the_launcher_writes(tmp_path: Path) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "codex.md"
+    written = json.loads(guide.read_text("utf-8").split("```json\n")[1].split("```")[0])
+    model = msgspec.structs.replace(MAIN, efforts=("low", "high", "max"))
+    context = msgspec.structs.replace(context_of(tmp_path), model=model, small_model=model, models=(model,))
+    entries = catalog_of(context)
+    for entry in (*written["models"], *entries):
+        entry.pop("description")
+    assert written["models"] == entries
 
 
 def test_opencode_adds_to_a_configuration_in_the_same_variable(tmp_path: Path) -> None:

@@ -184,7 +184,16 @@ def _model_info(name: str, entry: Mapping[str, Any]) -> ModelInfo:
         entry.get("owned_by", ""),
         sees_images=entry.get("supports_image_in", True),
         thinks=entry.get("supports_reasoning", True),
+        efforts=_efforts(entry),
     )
+
+
+def _efforts(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    listed = (entry.get("think_efforts") or {}).get("valid_efforts", ())
+    can_disable = entry.get("supports_thinking_type") == "both"
+    if not listed:
+        return ("none", "high") if can_disable else ()  # the gateway takes any effort for "think"
+    return tuple(dict.fromkeys((*["none"] * can_disable, *listed)))
 
 
 def _message(body: Any) -> str | None:

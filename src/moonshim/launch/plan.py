@@ -28,6 +28,8 @@ class ModelInfo(Struct, frozen=True):
     sees_images: bool = True
     """Also where the gateway does not know."""
     thinks: bool = True
+    efforts: tuple[str, ...] = ()
+    """The efforts that thinking can be set to; `none` means that it can be disabled. Empty: it cannot be set."""
 
 
 class LaunchContext(Struct, frozen=True, kw_only=True):

@@ -22,9 +22,11 @@ import msgspec
 from msgspec.structs import replace
 
 from moonshim.engine.request.extra_body import deep_merge
+from tests.clients.built_in.compacting import COMPACT_LIMIT, COMPACTION, COMPACTION_LOCAL
 from tests.clients.built_in.feature import BuiltIn, Feature, Scene
 from tests.clients.built_in.features import (
     ANSWER_SCHEMA,
+    CATALOG,
     DOCUMENT,
     DOCUMENT_MESSAGES,
     HEADERS,
@@ -40,6 +42,7 @@ from tests.clients.built_in.features import (
 from tests.clients.claude_code import CLAUDE_CODE
 from tests.clients.client import Client, Command, Place
 from tests.clients.codex import CODEX
+from tests.clients.install import ROOT
 from tests.clients.kimi_code import KIMI_CODE
 from tests.clients.launch import notes_server
 from tests.clients.opencode import OPENCODE
@@ -92,6 +95,19 @@ def _codex_with_server(scene: Scene, place: Place) -> Command:
     command, *arguments = _server(scene)
     server = ("-c", f"mcp_servers.notes.command={command!r}", "-c", f"mcp_servers.notes.args={arguments!r}")
     return _with(CODEX, *server)(scene, place)
+
+
+def _codex_with_catalog(scene: Scene, place: Place) -> Command:
+    guide = (ROOT / "docs" / "guides" / "codex.md").read_text("utf-8")
+    path = place.home / "kimi.json"
+    path.write_text(guide.split("```json\n")[1].split("```")[0])
+    return _with(CODEX, "-c", f"model_catalog_json={str(path)!r}", "-c", "model_reasoning_effort='low'")(scene, place)
+
+
+def _codex_compacting(provider: str) -> _Setting:
+    """Codex leaves it to the host to shorten a conversation if the provider has OpenAI's name."""
+    limit = ("-c", f"model_auto_compact_token_limit={COMPACT_LIMIT}")
+    return _with(CODEX, "-c", f"model_providers.tested.name={provider!r}", *limit)
 
 
 # -- opencode ---------------------------------------------------------------------------------------------------------
@@ -171,6 +187,9 @@ BUILT_IN: Final = (
         (SCHEMA, _codex_with_schema),
         (SCHEMA_MESSAGES, _codex_with_schema),
         (SCHEMA_LIMIT, _codex_with_server),
+        (CATALOG, _codex_with_catalog),
+        (COMPACTION, _codex_compacting("OpenAI")),
+        (COMPACTION_LOCAL, _codex_compacting("Moonshim")),
     ),
     *_built_in(
         OPENCODE,

@@ -19,6 +19,7 @@ from tests.support.pdf_files import text_pdf
 
 __all__ = [
     "ANSWER_SCHEMA",
+    "CATALOG",
     "DOCUMENT",
     "DOCUMENT_MESSAGES",
     "HEADERS",
@@ -199,6 +200,28 @@ HEADERS: Final = Feature(
     model=lambda scene: Performer(),
     prompt="The word is {word}. Say it.",
     judge=_are_known,
+)
+
+
+# -- a catalog of models -----------------------------------------------------------------------------------------------
+
+
+def _is_known(run: Run) -> Iterator[str]:
+    if "Model metadata" in run.ended.complained + run.ended.printed:
+        yield "the client does not know the model"
+    if efforts := {seen.body.get("reasoning_effort") for seen in run.requests} - {"low"}:
+        yield f"the host got the efforts {efforts}"
+    if not run.results("exec_command"):
+        yield "the model has no shell"
+
+
+CATALOG: Final = Feature(
+    name="catalog",
+    about="the catalog of the guide, and an effort that is not its default",
+    host=_MOONSHOT,
+    model=lambda scene: Performer(("exec_command", {"cmd": f"echo {scene.word}"})),
+    prompt="Which word is it?",
+    judge=_is_known,
 )
 
 

@@ -230,7 +230,9 @@ LAUNCHED: Final = (
         once=lambda prompt: ("exec", "--skip-git-repo-check", prompt),
         shell=Shell(tool="exec_command", command="cmd"),
         ready=("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}",),
-        quit=(CTRL_C, CTRL_C),
+        picker="/model",
+        unwanted=("Model metadata",),
+        quit=("/quit", ENTER),
     ),
     Launched(
         name="opencode",

@@ -57,5 +57,9 @@ class Launched(Struct, frozen=True, kw_only=True):
     """How a line begins that is on the screen when a person can type."""
     answers: tuple[tuple[str, str], ...] = ()
     """Questions that it may ask before it is ready, and the keys that answer them."""
+    picker: str = ""
+    """What is typed to choose a model from a list."""
+    unwanted: tuple[str, ...] = ()
+    """What must never be on its screen."""
     quit: tuple[str, ...]
     """Keys that end it, one after the other."""

@@ -37,6 +37,8 @@ LEAKING_K3: Final = Case(
     name="k3", model="kimi-k3", behaviour="sglang", host="sglang", faults=("xtml-in-content", "split-bytes")
 )
 _MARKERS: Final = ("<|tool", "<|open|>", "<|close|>", "<|sep|>")
+LISTED: Final = ("kimi-k2.5", "kimi-k2.6")
+"""Models of the demo that a client's list must have."""
 DEMO_MODEL: Final = "kimi-k2.5+markers-in-content"
 _HOLD: Final = 300
 _CHECK: Final = 16
@@ -129,7 +131,7 @@ def _once(host: Case) -> Callable[[LaunchPlace], Iterator[str]]:
             yield f"it ended with code {code}: {terminal.text.strip()[-400:]}"
         if place.word not in terminal.raw:
             yield f"the word is missing: {terminal.text.strip()[-400:]}"
-        yield from _leaked(terminal)
+        yield from _leaked(place, terminal)
         if place.client.shell is not None and not any(host.faults[0] in seen.faults for seen in requests):
             yield f"the host never played {host.faults[0]}"
         yield from _asked(place, host.model, requests)
@@ -138,9 +140,10 @@ def _once(host: Case) -> Callable[[LaunchPlace], Iterator[str]]:
     return run
 
 
-def _leaked(terminal: Terminal) -> Iterator[str]:
+def _leaked(place: LaunchPlace, terminal: Terminal) -> Iterator[str]:
     if any(marker in terminal.raw for marker in _MARKERS):
         yield "markers reached the user"
+    yield from (f"the user saw {text!r}" for text in place.client.unwanted if text in terminal.text)
 
 
 def _asked(place: LaunchPlace, model: str, requests: list[RecordedRequest]) -> Iterator[str]:
@@ -195,13 +198,20 @@ def _typed(place: LaunchPlace, terminal: Terminal) -> Iterator[str]:
     terminal.until(lambda: wanted in terminal.text, "answer")
     yield from place.exposed()
     _rest(terminal)
+    if client.picker:
+        terminal.type(client.picker)
+        _rest(terminal, 0.5)
+        terminal.type("\r")
+        terminal.until(lambda: all(model in terminal.shown for model in LISTED), "list of models")
+        terminal.type("\x1b")
+        _rest(terminal, 0.5)
     for keys in client.quit:
         terminal.type(keys)
         _rest(terminal, 0.5)
     code = terminal.ends(30)
     if code:
         yield f"it ended with code {code}"
-    yield from _leaked(terminal)
+    yield from _leaked(place, terminal)
 
 
 def _rest(terminal: Terminal, seconds: float = 1.5) -> None:

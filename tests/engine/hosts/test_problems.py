@@ -26,8 +26,8 @@ def openai(message: str, type: str = "invalid_request_error", **more: Any) -> Js
 MISSING = "thinking is enabled but reasoning_content is missing in assistant tool call message at index 3"
 INNER = msgspec.json.encode(openai(MISSING)).decode()
 CYCLE = (
-    "You've reached your usage limit for this billing cycle. Your quota will be refreshed in the next cycle. To continue"
-    " now, purchase extra usage or upgrade your plan: https://www.kimi.com/code/#pricing"
+    "You've reached your usage limit for this billing cycle. Your quota will be refreshed in the next cycle. To"
+    " continue now, purchase extra usage or upgrade your plan: https://www.kimi.com/code/#pricing"
 )
 WEEK = "You've reached your weekly (7-day) usage limit. Your quota will reset when the current 7-day window ends."
 
