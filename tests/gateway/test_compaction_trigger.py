@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -10,7 +9,8 @@ from typing import Any, Final
 import pytest
 from openai import APIStatusError
 
-from tests.support.gateway.hosts import Host, HostRequest, Peer, run, whole
+from tests.support.gateway.chat_model import ChatModel, config_at
+from tests.support.gateway.hosts import Host, run
 from tests.support.gateway.running import MODEL, Running, config_for, running
 
 SUMMARY: Final = "The bug is in line 7; the tests are not run yet."
@@ -24,33 +24,6 @@ HISTORY: Final[list[dict[str, Any]]] = [
 BODY: Final[dict[str, Any]] = {"model": MODEL, "tools": TOOLS, "store": False, "instructions": "You mend code."}
 TRIGGERED: Final = {**BODY, "input": [*HISTORY, {"type": "compaction_trigger"}]}
 CALL: Final = {"id": "read:0", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-
-
-class Model:
-    """A host whose model gives these messages, one after the other, and the last one from then on."""
-
-    def __init__(self, *messages: dict[str, Any], reason: str = "stop") -> None:
-        self._messages, self._reason = list(messages), reason
-        self.bodies: list[dict[str, Any]] = []
-
-    async def __call__(self, peer: Peer, asked: HostRequest) -> None:
-        body = json.loads(asked.body)
-        self.bodies.append(body)
-        message = self._messages.pop(0) if len(self._messages) > 1 else self._messages[0]
-        reason = "tool_calls" if "tool_calls" in message else self._reason
-        said: dict[str, Any] = {"id": "chatcmpl-1", "created": 1, "model": MODEL}
-        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-        if not body.get("stream"):
-            choice = {"index": 0, "message": {"role": "assistant", "content": None, **message}, "finish_reason": reason}
-            await peer.send(whole(json.dumps({**said, "choices": [choice], "usage": usage}).encode()))
-            return
-        calls = [{"index": place, **call} for place, call in enumerate(message.get("tool_calls", ()))]
-        deltas = [{name: value} for name, value in message.items() if name != "tool_calls"]
-        deltas += [{"tool_calls": calls}] if calls else []
-        frames = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
-        frames += [{"choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage}]
-        data = b"".join(b"data: " + json.dumps({**said, **frame}).encode() + b"\n\n" for frame in frames)
-        await peer.send(whole(data + b"data: [DONE]\n\n", headers=["content-type: text/event-stream"]))
 
 
 GOOD: Final = {"reasoning_content": "What matters?", "content": SUMMARY}
@@ -72,10 +45,10 @@ async def ask(gateway: Running, body: dict[str, Any], *, streamed: bool) -> tupl
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("host_name", ["vllm", "moonshot", "generic"])
 def test_a_trigger_gives_one_item_and_nothing_else(host_name: str, streamed: bool) -> None:
-    model = Model(GOOD)
+    model = ChatModel(GOOD)
 
     async def test() -> None:
-        async with Host(model) as host, running(config_for(host.url, host=host_name)) as gateway:
+        async with Host(model) as host, running(config_at(host.url, host_name)) as gateway:
             response, items = await ask(gateway, TRIGGERED, streamed=streamed)
             assert [item.type for item in items] == ["compaction"]
             assert [item.to_dict() for item in response.output] == [item.to_dict() for item in items]
@@ -93,7 +66,7 @@ def test_a_trigger_gives_one_item_and_nothing_else(host_name: str, streamed: boo
 
 
 def test_the_question_comes_after_the_very_conversation_so_that_the_prompt_cache_is_hit() -> None:
-    model = Model(GOOD)
+    model = ChatModel(GOOD)
 
     async def test() -> None:
         async with Host(model) as host, running(config_for(host.url)) as gateway:
@@ -108,7 +81,7 @@ def test_the_question_comes_after_the_very_conversation_so_that_the_prompt_cache
 
 
 def test_another_gateway_at_the_same_store_reads_the_item_and_so_does_a_later_one(tmp_path: Path) -> None:
-    model = Model(GOOD)
+    model = ChatModel(GOOD)
     store = f"sqlite:{tmp_path / 'store.db'}"
 
     async def test() -> None:
@@ -126,7 +99,7 @@ def test_another_gateway_at_the_same_store_reads_the_item_and_so_does_a_later_on
 
 
 def test_a_shortened_conversation_can_be_shortened_again() -> None:
-    model = Model(GOOD, {"content": "Line 7 is fixed."})
+    model = ChatModel(GOOD, {"content": "Line 7 is fixed."})
 
     async def test() -> None:
         async with Host(model) as host, running(config_for(host.url)) as gateway:
@@ -147,7 +120,7 @@ def test_a_shortened_conversation_can_be_shortened_again() -> None:
     "useless", [{"tool_calls": [CALL]}, {"content": ""}, {"content": " \n"}], ids=["a call", "nothing", "white space"]
 )
 def test_a_model_that_goes_on_with_the_task_is_asked_once_more(useless: dict[str, Any], streamed: bool) -> None:
-    model = Model(useless, GOOD)
+    model = ChatModel(useless, GOOD)
 
     async def test() -> None:
         async with Host(model) as host, running(config_for(host.url)) as gateway:
@@ -161,7 +134,7 @@ def test_a_model_that_goes_on_with_the_task_is_asked_once_more(useless: dict[str
 
 
 def test_a_summary_beside_a_call_is_the_summary_alone() -> None:
-    model = Model({"content": SUMMARY, "tool_calls": [CALL]})
+    model = ChatModel({"content": SUMMARY, "tool_calls": [CALL]})
 
     async def test() -> None:
         async with Host(model) as host, running(config_for(host.url)) as gateway:
@@ -184,7 +157,7 @@ def test_without_a_whole_summary_the_request_fails(
     """A client that got half a summary would forget the other half of its conversation."""
 
     async def test() -> None:
-        async with Host(Model(*messages, reason=reason)) as host, running(config_for(host.url)) as gateway:
+        async with Host(ChatModel(*messages, reason=reason)) as host, running(config_for(host.url)) as gateway:
             if streamed and reason != "length":  # A second request was sent, so the stream has begun.
                 response, items = await ask(gateway, TRIGGERED, streamed=True)
                 assert (response.status, items, response.output) == ("failed", [], [])
@@ -198,7 +171,7 @@ def test_without_a_whole_summary_the_request_fails(
 
 
 def test_a_trigger_in_the_middle_of_a_conversation_asks_for_nothing() -> None:
-    model = Model({"content": "Hello."})
+    model = ChatModel({"content": "Hello."})
     items = [HISTORY[1], {"type": "compaction_trigger"}, {"role": "user", "content": "And?"}]
 
     async def test() -> None:
@@ -210,7 +183,7 @@ def test_a_trigger_in_the_middle_of_a_conversation_asks_for_nothing() -> None:
 
 
 def test_the_items_of_a_stored_conversation_are_shortened_too() -> None:
-    model = Model(GOOD)
+    model = ChatModel(GOOD)
 
     async def test() -> None:
         async with Host(model) as host, running(config_for(host.url)) as gateway:
