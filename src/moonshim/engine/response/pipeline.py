@@ -162,6 +162,12 @@ class ResponsePipeline(Generic[Origin]):
         return bool(endings) and all(isinstance(ending, Finished) for ending in endings)
 
     @property
+    def _has_failed(self) -> bool:
+        """Whether the response, or one of its choices, ended in an error."""
+        endings = [self._ending, *(choice.repairer.ending for choice in self._choices.values())]
+        return self._error is not None or any(isinstance(ending, Failed) for ending in endings)
+
+    @property
     def complete(self) -> bool:
         """Whether the host has said how every choice ends."""
         if self.closed or self._failed or self._held_back:
@@ -213,11 +219,14 @@ class ResponsePipeline(Generic[Origin]):
         return released + self._release_ready()
 
     def done(self, origin: Origin | None) -> list[Released[Origin]]:
-        """The host said that the stream is over, in a frame that leaves last if it has an `origin`."""
+        """The host said that the stream is over, in a frame that leaves last if it has an `origin`.
+
+        It does not leave after an error, which is the end for clients: some would take it for a good one.
+        """
         released = self._handle([*self.decoder.flush(), StreamEnded()], HostFrame(None, None))
         if self._held_back and self._ends_with_reason:
             released += self._end_wait()
-        if origin is None:
+        if origin is None or self._has_failed:
             return released
         if self._held_back and self._ends_with_reason:
             if self.finished:  # unlike a comment it does not pass the ending, and nothing follows an error
