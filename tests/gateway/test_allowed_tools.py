@@ -62,7 +62,7 @@ class Client:
                 events = [one async for one in await client.responses.create(**body, tool_choice=choice, stream=True)]
                 assert events[-1].type in ("response.completed", "response.failed")
                 done = [one.item.name for one in events if one.type == "response.output_item.done" and _is_call(one)]
-                response = events[-1].response  # type: ignore[union-attr]
+                response = events[-1].response
                 if response.error is not None:
                     assert done == []
                     raise APIError(response.error.message, request=None, body=None)  # type: ignore[arg-type]

@@ -296,6 +296,20 @@ def test_responses_clients_get_a_search_item_and_annotations(searching: Stage, r
     assert searching.host.bodies[-2]["messages"][: len(rounds)] == rounds
 
 
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_a_client_that_forbids_access_to_the_web_gets_no_search(searching: Stage, choice: str) -> None:
+    """Codex, unless its search is `live`."""
+    look = {"type": "function", "name": "look", "parameters": {"type": "object"}}
+    tools = [{"type": "web_search", "external_web_access": False}, look]
+    before = len(searching.host.queries)
+    request: Any = {"model": "vllm/kimi-k2.5", "input": "What is new?", "tools": tools, "tool_choice": choice}
+    answer = searching.run(searching.packages.openai.responses.create(**request, store=False))
+    declared = searching.host.bodies[-1]["tools"]
+    assert [tool["function"]["name"] for tool in declared] == ["look"]
+    assert "web_search_call" not in [item.type for item in answer.output]
+    assert len(searching.host.queries) == before
+
+
 @pytest.mark.parametrize("row", sorted(ROWS))
 def test_chat_clients_get_annotations(searching: Stage, row: str) -> None:
     async def whole_answer() -> Any:

@@ -42,7 +42,9 @@ class ChatModel:
         calls = [{"index": place, **call} for place, call in enumerate(message.get("tool_calls", ()))]
         deltas = [{name: value} for name, value in message.items() if name != "tool_calls"]
         deltas += [{"tool_calls": calls}] if calls else []
-        frames = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+        frames: list[dict[str, Any]] = [
+            {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas
+        ]
         frames += [{"choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage}]
         data = b"".join(b"data: " + json.dumps({**said, **frame}).encode() + b"\n\n" for frame in frames)
         await peer.send(whole(data + b"data: [DONE]\n\n", headers=["content-type: text/event-stream"]))

@@ -142,6 +142,8 @@ class SearchSettings(Struct, frozen=True, omit_defaults=True):
     allowed: tuple[str, ...] = ()
     """Domains; a result must be on one of them or on a subdomain."""
     blocked: tuple[str, ...] = ()
+    is_live: bool = True
+    """False: only what was stored of the web before (Responses: `external_web_access`), which nobody here has."""
 
 
 class Tool(Struct, frozen=True, omit_defaults=True):

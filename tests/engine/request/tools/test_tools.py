@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from moonshim.engine.dialects.anthropic.dialect import ANTHROPIC
 from moonshim.engine.dialects.openai_responses.dialect import OPENAI_RESPONSES
+from moonshim.engine.prepare import prepare_request
 from moonshim.engine.request.tools.tool_names import ToolNames
 from moonshim.engine.signing import Signer
 from moonshim.engine.values.conversation import Request, Tool
@@ -94,6 +95,15 @@ def test_a_tool_that_only_another_host_can_run_is_left_out() -> None:
     assert rules(made(given, "vllm").changes) == ["tool_left_out", "tool_left_out"]
     # Nothing is left to declare, and hosts refuse an empty list.
     assert not {"tools", "tool_choice"} & sent(body(user(), tools=[SEARCH], tool_choice="auto"), "vllm").keys()
+
+
+@pytest.mark.parametrize("live", [True, False, None])
+def test_a_search_of_stored_pages_is_not_one_of_the_web(live: bool | None) -> None:
+    search = {"type": "web_search"} | ({} if live is None else {"external_web_access": live})
+    given = {"model": "kimi-k3", "input": "hi", "tools": [search]}
+    prepared = prepare_request(given, dialect="openai_responses", host="moonshot")
+    assert ("tools" in prepared.body) == (live is not False)
+    assert ("tool_left_out" in rules(prepared.changes)) == (live is False)
 
 
 REFUSED: dict[str, tuple[Json, str, str]] = {

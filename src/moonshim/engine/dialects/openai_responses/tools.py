@@ -202,7 +202,8 @@ def _parse_search(definition: Json, where: str) -> SearchSettings:
         tuple(read_field(filters, name, STRINGS, f"{where}.filters.") or ())
         for name in ("allowed_domains", "blocked_domains")
     )
-    return SearchSettings(allowed=allowed, blocked=blocked)
+    is_live = read_field(definition, "external_web_access", BOOLEAN, f"{where}.") is not False
+    return SearchSettings(allowed=allowed, blocked=blocked, is_live=is_live)
 
 
 def _schema(definition: Json, where: str) -> Json | None:

@@ -129,6 +129,11 @@ class ToolAdapter:
     def _adapt_search(self, tool: Tool, place: str) -> Tool | None:
         """Adapt a tool that the host runs itself. Only web search is supported."""
         name = self._profile.web_search
+        if tool.search is not None and not tool.search.is_live:
+            self._left_out.add(tool.name)
+            detail = f"hosted tool {tool.name} dropped: every search is live, and the client forbids access to the web"
+            self._report("tool_left_out", detail, place)
+            return None
         if tool.search is not None and (runner := self._runner(tool, name)) is not None:
             if self.search is not None:
                 self._report("tool_merged", f"{tool.name} dropped: a web search is already declared", place)
