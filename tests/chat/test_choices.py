@@ -48,6 +48,13 @@ def test_a_provider_that_is_named_has_to_have_the_model() -> None:
         made.find("kimi-k3", near="nobody", only=True)
 
 
+def test_claude_codes_note_about_the_window_is_no_part_of_a_name() -> None:
+    made = choices(MOONSHOT, OTHER, ANY)
+    assert made.find("kimi-k3[1m]").model == "kimi-k3"
+    assert made.find("kimi-k2.5[1m]", near="other", only=True).model == "kimi-k2.5"
+    assert made.find("qwen3-coder[1m]", near="any").model == "qwen3-coder"
+
+
 def test_who_answers_when_nobody_was_named() -> None:
     assert choices(MOONSHOT, OTHER).first().model == "kimi-k3"
     assert choices(MOONSHOT, OTHER).first("other").provider.name == "other"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moonshim.agent.provider import Provider
-from moonshim.config import Config, Price, Target
+from moonshim.config import Config, Price, Target, without_window
 from moonshim.config import ProviderConfig as Host
 from moonshim.config.environment import CLIENTS_OWN
 from moonshim.errors import MoonshimError, Refused
@@ -65,7 +65,7 @@ class Choices:
         except Refused as refused:
             host = next((host for host in self.hosts if host.name == near), None)
             if host is not None and not host.models and self.config.source != "--demo":  # all of whose names are known
-                return Target(host, name)
+                return Target(host, without_window(name))
             raise NoSuchModel(refused.problem.message.replace(f" {MODELS_LISTED}", "").rstrip(".")) from None
         return next((target for target in targets if target.provider.name == near), targets[0])
 
@@ -113,6 +113,7 @@ class Choices:
 
     def _target_at(self, host: Host, model: str) -> Target:
         spelt = {known.lower(): known for known in host.models}
+        model = model if model.lower() in spelt else without_window(model)
         if host.models and model.lower() not in spelt:
             raise NoSuchModel(f"provider `{host.name}` has no model `{model}`; it has {_quote_names(host.models)}")
         return Target(host, spelt.get(model.lower(), model))

@@ -94,6 +94,8 @@ def compaction_place(request: Request) -> int | None:
 
     What follows that message is not the client's, but of further rounds for the same response.
     """
+    if DIALECT not in request.extras:
+        return None
     for place in range(len(request.messages) - 1, -1, -1):
         if items := extras_of(request.messages[place]).items:
             return place if items[-1].get("type") == TRIGGER else None
