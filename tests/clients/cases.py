@@ -38,8 +38,8 @@ CASES: Final = (
     Case(
         name="messages",
         model="kimi-k2.5",
-        behaviour="moonshot",
-        host="moonshot-anthropic",
+        behaviour="selfhost",
+        host="generic",
         faults=("markers-in-content",),
         path="/anthropic",
         dialect="anthropic",
