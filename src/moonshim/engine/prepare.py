@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.compat import FormerName
+from moonshim.engine.dialects.anthropic.extras import body_fields
 from moonshim.engine.dialects.protocol import Dialect, ResponseContext
 from moonshim.engine.dialects.registry import UPSTREAM_DIALECTS, dialect_named
 from moonshim.engine.formats import is_kimi_model
@@ -135,6 +136,11 @@ class ParsedRequest:
         followed = ParsedRequest(self._body, self.dialect, request, self.changes, self._signer)
         followed.extracted = self.extracted
         return followed
+
+    @property
+    def safeguards(self) -> Any:
+        """The checks that a Messages client wants the server to run on the calls of the response; falsy if none."""
+        return body_fields(self.request).get("safeguards")
 
     def documents(self) -> list[Media]:
         """The documents whose text the model needs if its host does not accept files, each once: PDFs."""

@@ -37,6 +37,7 @@ from moonshim.gateway.memory.routes import ConversationRoute
 from moonshim.gateway.observe.record import NO_ROUTE
 from moonshim.gateway.outbound.attempts import Attempts
 from moonshim.gateway.outbound.routes import choose_route
+from moonshim.gateway.safeguards import check_safeguards
 from moonshim.gateway.state import ConfigSnapshot, GatewayState
 from moonshim.gateway.upstream_attempt import (
     NO_DESCRIPTORS,
@@ -63,6 +64,7 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
         call.trace.conversation(parsed.request.messages)
     call.client_stream.watch()
     targets, conversation = await _route(state, snapshot, call, parsed)
+    check_safeguards(parsed, targets)
     # Before any heartbeat, which would begin the response: a refusal needs a status and headers of its own.
     targets = await state.spending.admit(call, parsed, targets, snapshot.price)
     if call.is_large:
