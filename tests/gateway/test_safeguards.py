@@ -21,7 +21,7 @@ BETA: Final = {"anthropic-beta": "dangerous-tool-use-2026-09-03"}
 async def ask(client: anthropic.AsyncAnthropic, *, stream: bool, model: str, **more: Any) -> str:
     body: dict[str, Any] = {"model": model, "max_tokens": 99, "messages": [{"role": "user", "content": "hi"}]}
     if not stream:
-        message = await client.messages.create(**body, extra_headers=BETA, extra_body=more)
+        message: anthropic.types.Message = await client.messages.create(**body, extra_headers=BETA, extra_body=more)
         return message.type
     async with client.messages.stream(**body, extra_headers=BETA, extra_body=more) as streamed:
         return (await streamed.get_final_message()).type
@@ -50,7 +50,7 @@ def test_a_request_for_a_kimi_gets_400_that_names_the_field_and_works_without_it
 def test_another_model_behind_messages_gets_them_unchanged() -> None:
     async def test() -> None:
         async with Simulator() as host:
-            config = config_for(host.url, dialect="anthropic", models=("claude-opus",), host="generic")
+            config = config_for(host.url, dialect="anthropic", models=("claude-opus",))
             async with running(config) as gateway, gateway.anthropic() as client:
                 # The simulator has no such model; what counts is what it was sent.
                 with pytest.raises(anthropic.NotFoundError):
@@ -67,7 +67,6 @@ def test_a_kimi_among_the_fallbacks_is_enough_to_refuse_them() -> None:
                 host.url,
                 dialect="anthropic",
                 models=("claude-opus",),
-                host="generic",
                 aliases={"best": ("claude-opus", "kimi/kimi-k3")},
             )
             kimi = ProviderConfig(name="kimi", api_base_url=f"{host.url}/v1", models=("kimi-k3",), host="moonshot")

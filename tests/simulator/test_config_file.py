@@ -19,6 +19,7 @@ scenario = "five-rounds"
 assume = ["names-of-64"]
 tokens_per_second = 50
 first_token_ms = 200
+thinking_tokens = 300
 api_key_env = "SIMULATOR_KEY"
 
 [models."mine"]
@@ -54,6 +55,7 @@ def test_every_key_says_what_an_option_says() -> None:
         assume=("names-of-64",),
         tokens_per_second=50.0,
         first_token_ms=200.0,
+        thinking_tokens=300,
         api_key="sk-1",
         models={
             "mine": ModelRow(generation="k3", faults=("ids-missing",)),

@@ -64,6 +64,10 @@ class PlanSpec(Struct, frozen=True, kw_only=True):
     """For how long the host caches what it writes for this request, if that is the same for all of it."""
     accepts_empty: bool = False
     """Whether a response of nothing but reasoning ends as its host ended it, instead of in an error."""
+    hides_reasoning: bool = False
+    """Whether the client turned thinking off and the model thinks all the same: the client gets no reasoning."""
+    visible_limit: int | None = None
+    """The tokens that such a client asked for, of which reasoning is no part."""
 
 
 class Plan:
@@ -83,12 +87,14 @@ class Plan:
         "_transformers",
         "cache_ttl",
         "client",
+        "hides_reasoning",
         "hides_usage",
         "model",
         "names",
         "options",
         "reply",
         "upstream",
+        "visible_limit",
     )
 
     def __init__(self, spec: PlanSpec) -> None:
@@ -104,6 +110,10 @@ class Plan:
         """Whether the usage chunk is hidden from the client, because only Moonshim requested it."""
         self.cache_ttl: str | None = spec.cache_ttl
         """For how long the host caches what it writes for this request, if that is the same for all of it."""
+        self.hides_reasoning: bool = spec.hides_reasoning
+        """Whether the client gets no reasoning, because it turned thinking off and the model thinks all the same."""
+        self.visible_limit: int | None = spec.visible_limit
+        """The tokens that such a client asked for, of which reasoning is no part."""
         self.options: KimiOptions = spec.options
         self._grammar_name, self._history, self._may_call = spec.grammar, spec.history, spec.may_call
         self._host_reads_calls = spec.host_reads_calls
@@ -128,7 +138,8 @@ class Plan:
         if self.client is None or self.upstream is None:
             return False
         custom = any(tool.kind == "custom" for tool in self.reply.tools.values())
-        return custom or bool(self._transformers) or not (self.client.name == self.upstream.name == "openai_chat")
+        stages = self.hides_reasoning or bool(self._transformers)
+        return custom or stages or not (self.client.name == self.upstream.name == "openai_chat")
 
     def stages(self) -> StageChain:
         """New stages for one choice, in the order of processing: the last transformer of the chain first."""

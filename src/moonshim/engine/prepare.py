@@ -29,7 +29,7 @@ from moonshim.engine.request.messages.documents import Documents, documents_in, 
 from moonshim.engine.request.messages.history_ids import policy_of
 from moonshim.engine.request.messages.legacy_functions import convert_function_fields
 from moonshim.engine.request.messages.reasoning import read_think_text, restore_reasoning
-from moonshim.engine.request.thinking import will_think
+from moonshim.engine.request.thinking import add_headroom, is_switched_off, thinks_anyway, will_think
 from moonshim.engine.signing import Signer
 from moonshim.engine.stages import Transformer, TransformerFailed, name_of
 from moonshim.engine.tokens import estimate_tokens, sample_tokens
@@ -106,7 +106,18 @@ class Prepared(Struct, frozen=True):
 class ParsedRequest:
     """A parsed client request, immutable, that can be prepared for several targets."""
 
-    __slots__ = ("_body", "_estimate", "_sample", "_signer", "_turns", "changes", "dialect", "extracted", "request")
+    __slots__ = (
+        "_body",
+        "_disables_thinking",
+        "_estimate",
+        "_sample",
+        "_signer",
+        "_turns",
+        "changes",
+        "dialect",
+        "extracted",
+        "request",
+    )
 
     def __init__(self, body: Any, dialect: str, request: Request, changes: list[Change], signer: Signer) -> None:
         self.dialect: str = dialect
@@ -117,6 +128,7 @@ class ParsedRequest:
         self.extracted: Documents = {}
         """What was extracted from `documents`, by their data. Set it before anything is estimated or prepared."""
         self._body = body
+        self._disables_thinking = is_switched_off(request)
         self._signer = signer
         self._turns: ConversationIndex | None = None
         self._estimate: int | None = None
@@ -135,12 +147,23 @@ class ParsedRequest:
             request = replace(request, thinking=Thinking(enabled=False))
         followed = ParsedRequest(self._body, self.dialect, request, self.changes, self._signer)
         followed.extracted = self.extracted
+        followed._disables_thinking = self._disables_thinking  # the client, not Moonshim
         return followed
 
     @property
     def safeguards(self) -> Any:
         """The checks that a Messages client wants the server to run on the calls of the response; falsy if none."""
         return body_fields(self.request).get("safeguards")
+
+    def max_output(self, profile: HostProfile) -> int | None:
+        """The most tokens that this host is asked for, for one choice; None: as many as the host likes."""
+        return self._with_headroom(self.request, profile)[0].sampling.max_tokens
+
+    def _with_headroom(self, request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
+        return add_headroom(request, profile) if self._thinks_anyway(request, profile) else (request, [])
+
+    def _thinks_anyway(self, request: Request, profile: HostProfile) -> bool:
+        return self._disables_thinking and thinks_anyway(request, profile)
 
     def documents(self) -> list[Media]:
         """The documents whose text the model needs if its host does not accept files, each once: PDFs."""
@@ -231,6 +254,9 @@ class ParsedRequest:
             profile = find(model=request.model)
         if options is not None and "history_ids" not in (overrides or ()):
             profile = replace(profile, history_ids=policy_of(options, profile, request.model))
+        hides_reasoning, visible_limit = self._thinks_anyway(request, profile), request.sampling.max_tokens
+        request, raised = self._with_headroom(request, profile)
+        changes = [*changes, *raised]
         host_dialect = dialect_named(profile.dialect)
         if host_dialect is not client:
             request, unsupported = client.drop_unsupported(request)
@@ -281,6 +307,8 @@ class ParsedRequest:
             transformers=transformers,
             cache_ttl=_cache_ttl(profile, out),
             accepts_empty=accepts_empty,
+            hides_reasoning=hides_reasoning,
+            visible_limit=visible_limit,
         )
         everything = [*changes, *adapted.changes, *dropped]
         return Prepared(out, everything, Plan(spec), profile, adapted.search, adapted.expected)

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, get_args
 
 from msgspec.structs import replace
 
-from moonshim.config import BudgetPeriod, GatewayKey, Price, Target
+from moonshim.config import BudgetPeriod, GatewayKey, Price, Target, profile_of
 from moonshim.engine.prepare import ParsedRequest
 from moonshim.engine.values.lifetimes import lifetime_seconds
 from moonshim.errors import Problem, Refused
@@ -189,7 +189,7 @@ class Spending:
         is_cached_long = (lifetime_seconds(parsed.request.cache_ttl) or 0) > _SHORT_CACHE
         estimate: dict[Unit, int] = {}
         for target in targets:
-            written = count * self._peaks.expect(key.name, target.model, sampling.max_tokens)
+            written = count * self._peaks.expect(key.name, target.model, parsed.max_output(profile_of(target)))
             estimate[TOKENS] = max(estimate.get(TOKENS, 0), read + written)
             if (price := price_of(target)) is not None:
                 fresh = cost_of(price, input_tokens=read, output_tokens=written)

@@ -77,6 +77,7 @@ def _read(root: Table, folder: File | None) -> dict[str, Any]:
         "assume": _read_names(root, "assume", assumption_problem),
         "tokens_per_second": root.number("tokens_per_second"),
         "first_token_ms": root.number("first_token_ms"),
+        "thinking_tokens": root.integer("thinking_tokens", least=0),
         "tokenizer": _read_tokenizer(root, folder),
         "api_key": _read_key(root),
         "models": _read_models(root.table("models")),

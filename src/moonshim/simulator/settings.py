@@ -66,6 +66,8 @@ class SimulatorSettings(Struct, frozen=True, kw_only=True, metaclass=_AcceptsNat
     tokens_per_second: float = 0.0
     """0: as fast as the client reads."""
     first_token_ms: float = 0.0
+    thinking_tokens: int = 0
+    """Tokens that a model thinks at least wherever it thinks, at any effort. They share the limit of the response."""
     tokenizer: str = ""
     """Path of a model's `tiktoken.model` or of its folder, for exact token counts; empty: they are estimates."""
     body_bytes: int = 100 * 2**20

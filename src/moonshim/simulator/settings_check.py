@@ -43,6 +43,8 @@ def check_settings(settings: SimulatorSettings) -> SimulatorSettings:
         raise WrongSettings(str(error).replace("$.", "")) from None
     if not 0 <= made.chaos <= 1:
         raise WrongSettings("chaos: must be between 0 and 1", field="chaos")
+    if made.thinking_tokens < 0:
+        raise WrongSettings("thinking_tokens: must be 0 or more", field="thinking_tokens")
     wrong = [assumption_problem(name) for name in made.assume]
     wrong += [generation_problem(row.generation) for row in made.models.values()]
     for problem in filter(None, wrong):

@@ -167,6 +167,7 @@ def _settings(given: Any) -> SimulatorSettings:
         else _names(None if given.assume is None else [given.assume]),
         "tokens_per_second": given.tokens_per_second,
         "first_token_ms": given.first_token_ms,
+        "thinking_tokens": given.thinking_tokens,
         "tokenizer": given.tokenizer,
         "api_key": _key(given.api_key_env),
     }
@@ -291,6 +292,12 @@ def _add_behaviour_options(made: console.Parser) -> None:
     )
     add("--tokens-per-second", metavar="N", type=_speed, help="output speed (default: as fast as the client reads)")
     add("--first-token-ms", metavar="N", type=_pause, help="delay before the first token (default: 0)")
+    add(
+        "--thinking-tokens",
+        metavar="N",
+        type=_thinking,
+        help="tokens that a thinking model thinks at least; they share max_tokens (default: what the script says)",
+    )
     suggest(
         add(
             "--tokenizer",
@@ -317,6 +324,10 @@ def _seed(text: str) -> int:
 
 def _speed(text: str) -> float:
     return numbers.number(text, 0, MOST)
+
+
+def _thinking(text: str) -> int:
+    return numbers.integer(text, 0, 2**20)
 
 
 def _pause(text: str) -> float:

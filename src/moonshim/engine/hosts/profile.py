@@ -115,6 +115,9 @@ class HostProfile(Struct, frozen=True, kw_only=True):
     """Whether `keep: "all"`, which keeps the reasoning of all earlier turns in the prompt, is supported."""
     always_keeps: bool
     """Whether the model always sees the reasoning of all earlier turns."""
+    thinking_headroom: int | None
+    """Tokens that are added to the limit of a client that disabled thinking, where the model thinks all the same: its
+    reasoning shares the limit. None: nothing is added."""
 
     # --- sampling
     fixed_sampling: dict[SamplingField, Fixed]

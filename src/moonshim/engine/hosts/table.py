@@ -122,6 +122,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "efforts": {},
     "keep_all": True,
     "always_keeps": False,
+    "thinking_headroom": None,
     "fixed_sampling": {},
     "temperature_max": None,
     "one_when_greedy": False,
@@ -202,6 +203,9 @@ _GENERATION_ROWS: Final = (
     # KIMI 3: "open-source hosts: chat_template_kwargs".
     HostRule({"thinking": "template_kwargs"}, generations=(*_NEW_K2, *_K3)),
     HostRule({"can_disable": False, "always_keeps": True}, generations=("k2.7",)),  # KIMI 1a, 3
+    # Claude Code's safety check disables thinking and allows 64 tokens, which a model that thinks anyway uses up (FIELD
+    # 26: 1,084 responses were cut off, 143 complete). How much each generation thinks is unverified.
+    HostRule({"thinking_headroom": 4_096}, generations=_THINKING),
     HostRule({"media": frozenset({"image"})}, generations=_SEEING),
     # KIMI 1b: ids never reach the prompt of K3, but the reasoning of all turns does.
     HostRule(

@@ -12,7 +12,7 @@ from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.values.conversation import Change, Request, Thinking
 
-__all__ = ["spell_thinking", "will_think"]
+__all__ = ["add_headroom", "is_switched_off", "spell_thinking", "thinks_anyway", "will_think"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -51,14 +51,48 @@ def will_think(request: Request, profile: HostProfile) -> bool:
     >>> will_think(Request(model="kimi-k2.6"), row), will_think(off, row)
     (True, False)
     """
-    enabled = request.thinking.enabled
-    if enabled is None and request.thinking.effort in _OFF:
-        enabled = False
-    if enabled is None:
-        enabled = False if _is_disabled(request.body_overrides) else None
+    enabled = False if is_switched_off(request) else request.thinking.enabled
     if profile.thinking is None or enabled is None or (enabled is False and not profile.can_disable):
         return profile.thinking_default == "on"
     return enabled
+
+
+def is_switched_off(request: Request) -> bool:
+    """Whether the request disables thinking, in any form."""
+    enabled = request.thinking.enabled
+    if enabled is None:
+        return request.thinking.effort in _OFF or _is_disabled(request.body_overrides)
+    return not enabled
+
+
+def thinks_anyway(request: Request, profile: HostProfile) -> bool:
+    """Whether this host's model is known to think although the request disables it.
+
+    >>> from moonshim.engine.hosts.detect import profile_for
+    >>> off = Request(model="", thinking=Thinking(enabled=False))
+    >>> [thinks_anyway(off, profile_for(host="moonshot", model=name)) for name in ("kimi-k3", "kimi-k2.6")]
+    [True, False]
+    """
+    return is_switched_off(request) and will_think(request, profile)
+
+
+def add_headroom(request: Request, profile: HostProfile) -> tuple[Request, list[Change]]:
+    """More output tokens for a model that thinks anyway: its reasoning shares the limit, which is about what the client
+    sees. Where the host cannot give more, the limit stays."""
+    tokens, headroom = request.sampling.max_tokens, profile.thinking_headroom
+    if headroom is None or tokens is None or tokens <= 0:
+        return request, []
+    raised = tokens + headroom
+    if profile.output_limit is not None:
+        raised = min(raised, profile.output_limit)
+    if not profile.clips_output and profile.context_window is not None and raised >= profile.context_window:
+        raised = tokens
+    if raised <= tokens:
+        return request, []
+    why = f"{tokens} raised to {raised}: this model thinks although the request disables it"
+    return replace(request, sampling=replace(request.sampling, max_tokens=raised)), [
+        Change("thinking_headroom", why, "max_tokens")
+    ]
 
 
 def _is_disabled(overrides: Json) -> bool:

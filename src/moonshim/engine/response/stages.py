@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from moonshim.engine.assemble import Assembler
 from moonshim.engine.plan import Plan
 from moonshim.engine.repair.repair_log import RepairLog
+from moonshim.engine.response.visible_output import VisibleOutput
 from moonshim.engine.stages import StageChain
 from moonshim.engine.values.conversation import Message
 from moonshim.engine.values.events import (
@@ -26,14 +27,26 @@ __all__ = ["Stages", "take_ending"]
 class Stages:
     """Runs the events of each choice through stages of its own, and numbers blocks on after a retry."""
 
-    __slots__ = ("_assemblers", "_blocks", "_chains", "_collect", "_log", "_plan", "first_block", "is_active")
+    __slots__ = (
+        "_assemblers",
+        "_blocks",
+        "_chains",
+        "_collect",
+        "_log",
+        "_outputs",
+        "_plan",
+        "first_block",
+        "is_active",
+    )
 
     def __init__(self, plan: Plan, log: RepairLog, *, collect: bool) -> None:
         self._plan, self._log, self._collect = plan, log, collect
         self._chains: dict[int, StageChain] = {0: plan.stages()}
-        self.is_active = bool(self._chains[0])
+        self.is_active = bool(self._chains[0]) or plan.hides_reasoning
         """Whether there are any stages."""
         self._assemblers: dict[int, Assembler] = {}
+        self._outputs: dict[int, VisibleOutput] = {}
+        """Only if reasoning is hidden. The message keeps it: the host needs it back."""
         self._blocks = 0
         self.first_block = 0
         """The number of blocks before a retry, which only a response with one choice has."""
@@ -70,8 +83,21 @@ class Stages:
                     continue
                 if assembler is not None and not isinstance(one, (Finished, Failed)):
                     assembler.feed(one)
-                out.append(one)
+                out += [one] if not self._plan.hides_reasoning else self._show(one, choice)
         return out
+
+    def _show(self, event: Event, choice: int) -> list[Event]:
+        """What a client gets that turned thinking off."""
+        output = self._outputs.get(choice)
+        if output is None:
+            output = self._outputs[choice] = VisibleOutput(self._plan.visible_limit)
+        shown: list[Event] = []
+        for one in output.feed(event):
+            if isinstance(one, Repaired):
+                self._log.add(one, choice)
+            else:
+                shown.append(one)
+        return shown
 
     def _chain_of(self, choice: int) -> tuple[StageChain, Assembler | None]:
         if choice not in self._chains:

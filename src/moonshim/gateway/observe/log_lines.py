@@ -87,6 +87,8 @@ WORDS: Final = {
     "usage_moved": "usage",
     "usage_repeated": "usage",
     "lone_surrogate": "characters",
+    "reasoning_hidden": "hidden reasoning",
+    "output_limit": "limit",
     "structured_output": "schema",
     "structured_output_invalid": "schema",
     "answer_corrected": "asked again",

@@ -40,7 +40,7 @@ from moonshim.simulator.selection import (
 )
 from moonshim.simulator.settings import SimulatorSettings
 from moonshim.simulator.wire.playback import SimResponse, error_response, simulate_response, trace_headers
-from moonshim.simulator.wire.truncate import truncate
+from moonshim.simulator.wire.truncate import think_longer, truncate
 
 __all__ = ["HEADER", "SEEN_AT_MOST", "SEEN_BYTES", "RequestRejected", "SimExchange"]
 
@@ -226,6 +226,8 @@ class SimExchange:
         if scenario not in self._loaded_models:
             self._loaded_models[scenario] = self._models(scenario)
         intended = self._loaded_models[scenario].reply(request)
+        if request.thinking:
+            intended = replace(intended, reasoning=think_longer(intended.reasoning, self.settings.thinking_tokens))
         if request.thinking and intended.calls and not intended.reasoning:
             # A thinking model never calls without reasoning, and the next request would be refused for lack of it.
             return replace(intended, reasoning=A_THOUGHT)

@@ -11,7 +11,7 @@ from moonshim.simulator.request import SimRequest
 from moonshim.simulator.response import IntendedCall, IntendedResponse
 from moonshim.simulator.wire.chunking import pieces
 
-__all__ = ["TruncatedResponse", "truncate"]
+__all__ = ["TruncatedResponse", "think_longer", "truncate"]
 
 _AROUND_A_CALL: Final = 4
 """Tokens that name a call and frame its arguments, whatever its name."""
@@ -49,6 +49,16 @@ def truncate(intended: IntendedResponse, request: SimRequest) -> TruncatedRespon
         if short != intended
         else TruncatedResponse(intended, _finish(intended), stopped_by)
     )
+
+
+def think_longer(reasoning: str, tokens: int) -> str:
+    """The reasoning, with words before it until it has so many tokens.
+
+    >>> think_longer("I see.", 5), think_longer("I see.", 2)
+    ('hm hm I see.', 'I see.')
+    """
+    missing = tokens - len(pieces(reasoning, "tokens"))
+    return f"{'hm ' * missing}{reasoning}".strip() if missing > 0 else reasoning
 
 
 def _stops(request: SimRequest) -> list[str]:
