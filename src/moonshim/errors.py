@@ -119,6 +119,7 @@ OWN_ERRORS: Final[dict[str, ErrorRule]] = {
     "upstream_error": ErrorRule("host", 502),
     "upstream_stalled": ErrorRule("host", 504),
     "upstream_unreachable": ErrorRule("host", 502),
+    "upstream_unresolved": ErrorRule("host", 502),
     "gateway_busy": ErrorRule("us", 503),
     "gateway_stopping": ErrorRule("us", 503),
     "login_expired": ErrorRule("us", 401),
@@ -228,6 +229,12 @@ class UpstreamUnreachable(UpstreamError):
     """No connection to the host: the name, port, certificate or proxy is wrong, or the host is down."""
 
     code = "upstream_unreachable"
+
+
+class UpstreamUnresolved(UpstreamUnreachable):
+    """No connection to the host: its name cannot be resolved, because it is wrong or this machine is offline."""
+
+    code = "upstream_unresolved"
 
 
 class TooManyOpenFiles(UpstreamError):

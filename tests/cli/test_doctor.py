@@ -61,6 +61,22 @@ def refusing() -> Script:
     return says(error("401 Unauthorized", f"Incorrect API key provided: {KEY}", "invalid_authentication_error"))
 
 
+def test_a_variable_that_leaves_claude_code_without_a_check_is_mentioned(tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.touch(0o755)
+    name = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"
+    environ: dict[str, Any] = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", name: "1"}
+
+    async def ask() -> CompletedCommand:
+        async with Host(chat_host()) as host:
+            file = configuration(tmp_path, lab=host.url)
+            return await asyncio.to_thread(run_moonshim, "doctor", "--config", file, LAB_KEY=KEY, **environ)
+
+    done = run(ask())
+    assert done.code == 0
+    assert f"! {name} is set in the environment." in done.out.decode()
+
+
 def test_all_that_is_right_is_told_and_the_exit_code_is_0(tmp_path: Path) -> None:
     done = doctor(tmp_path, lab=chat_host())
     assert (done.code, done.stderr) == (0, "")

@@ -8,17 +8,19 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from moonshim.cli.launch import _environment_lines
-from moonshim.launch.clients import CLIENTS, KEY_VARIABLE
+from moonshim.launch.clients import CLIENTS, KEY_VARIABLE, claude
+from moonshim.launch.clients.claude import CLAUDE
 from moonshim.launch.plan import Client, ClientPlan, LaunchContext, ModelInfo
 
 KEY: Final = "msk_secret-of-the-gateway"
 MAIN: Final = ModelInfo("kimi-k3", 1_048_576, 1_048_576, "moonshot")
 SMALL: Final = ModelInfo("kimi-k2.5", 262_144, 262_144, "moonshot")
 OTHERS: Final = (ModelInfo("kimi-k2.6", 262_144, 262_144, "moonshot"), ModelInfo("plain-1"))
-NO_LIST: Final = {"claude", "kimi"}
-"""Claude Code reads the gateway's list; the other cannot be given one."""
+NO_LIST: Final = {"kimi"}
+"""It cannot be given one."""
 OWN_CACHE_KEY: Final = {"claude", "codex", "kimi"}
 """Clients that send the id of their session, or for which the gateway makes a key."""
 
@@ -158,6 +160,67 @@ def test_claude_gets_a_window_for_compaction_that_it_accepts(
     env = CLIENTS["claude"].plan(context).env
     assert env.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW") == compact
     assert env.get("CLAUDE_CODE_MAX_CONTEXT_TOKENS") == (str(window) if window else None)
+
+
+def test_claude_checks_tool_calls_by_itself(tmp_path: Path) -> None:
+    """Without a judge in the gateway. The other variable would leave it without any check."""
+    plan = CLAUDE.plan(context_of(tmp_path))
+    settings = json.loads(plan.files["claude.json"])
+    for env in (plan.env, settings["env"]):
+        assert env["CLAUDE_CODE_AUTO_MODE_SERVER"] == "0"
+        assert "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC" not in env
+    assert plan.notes == ()
+
+
+def test_a_variable_that_leaves_auto_mode_without_a_check_is_mentioned(tmp_path: Path) -> None:
+    name = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"
+    (note,) = CLAUDE.plan(context_of(tmp_path, **{name: "1"})).notes
+    assert note.startswith(f"{name} is set in the environment.")
+    settings = tmp_path / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"env": {name: "1"}}))
+    (note,) = CLAUDE.plan(context_of(tmp_path, HOME=str(tmp_path))).notes
+    assert note.startswith(f"{name} is set in the settings of Claude Code.")
+
+
+@pytest.mark.parametrize(
+    ("version", "chosen", "added"),
+    [
+        ("9.1.7 (Claude Code)", (), ("--permission-mode", "default")),
+        ("9.1.7 (Claude Code)", ("--permission-mode", "auto"), ()),
+        ("9.1.7 (Claude Code)", ("--permission-mode=plan",), ()),
+        ("9.0.9 (Claude Code)", (), ()),
+        ("9.3.0 (Claude Code)", (), ()),
+        ("", (), ()),
+    ],
+)
+def test_a_version_that_cannot_check_by_itself_asks_before_each_action(
+    version: str, chosen: tuple[str, ...], added: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No such version is known, so the table gets one that does not exist."""
+    monkeypatch.setattr(claude, "WITHOUT_OWN_CHECK", (("9.1.0", "9.2.99"),))
+    plan = CLAUDE.plan(replace(context_of(tmp_path), version=lambda: version, arguments=chosen))
+    assert plan.arguments[2:] == added
+    assert bool(plan.notes) == version.startswith("9.1.7")
+
+
+def test_claude_lists_each_model_once_and_the_main_model_first(tmp_path: Path) -> None:
+    context = context_of(tmp_path)
+    picker = json.loads(CLAUDE.plan(context).files["claude.json"])["modelPicker"]
+    names = [row["model"] for row in picker["options"]]
+    assert picker["replaceBuiltInOptions"]
+    assert names[0] == context.model.id
+    assert sorted(names) == sorted({model.id for model in (*context.models, context.model, context.small_model)})
+
+
+def test_a_user_with_opus_keeps_it(tmp_path: Path) -> None:
+    """Claude Code would change it to `opus[1m]`. For everybody else the variable is only a warning."""
+    name = "CLAUDE_CODE_DISABLE_1M_CONTEXT"
+    assert name not in CLAUDE.plan(context_of(tmp_path, HOME=str(tmp_path))).env
+    settings = tmp_path / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"model": "opus"}')
+    assert CLAUDE.plan(context_of(tmp_path, HOME=str(tmp_path))).env[name] == "1"
 
 
 def test_codex_gets_a_provider_without_websockets(tmp_path: Path) -> None:

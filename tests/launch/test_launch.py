@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -241,6 +242,16 @@ def test_a_gateway_that_was_kept_serves_the_next_launch(home: Path) -> None:
     wait_until(lambda: gateway_ended(first["url"]), "the gateway ends", DEADLINE)
 
 
+def test_a_gateway_that_is_kept_is_named_with_how_to_stop_it(home: Path) -> None:
+    run = launched(home, "claude", "--demo", "--keep-gateway", "--", "--exit", "0")
+    url = json.loads(run.stdout)["url"]
+    (gateway,) = running_gateways(env_of(home))
+    end = f"kill {gateway.pid}"
+    assert f"the gateway stays at {url} until you stop it or this machine restarts: {end}" in run.stderr
+    os.kill(gateway.pid, signal.SIGTERM)
+    wait_until(lambda: gateway_ended(url), "end of the gateway")
+
+
 def test_a_run_file_that_others_can_write_is_not_believed(home: Path) -> None:
     folder = run_folder(home)
     folder.mkdir(parents=True)
@@ -275,6 +286,58 @@ def test_without_a_client_the_clients_are_listed(home: Path) -> None:
     assert run.returncode == 0
     assert "claude" in run.stdout
     assert "npm install -g @openai/codex" in run.stdout or "Codex" in run.stdout
+
+
+def test_on_a_terminal_a_client_is_chosen_from_the_list(home: Path) -> None:
+    command = [*MOONSHIM, "launch"]
+    child = pexpect.spawn(command[0], command[1:], env=env_of(home), encoding="utf-8", timeout=DEADLINE)
+    child.expect("1  claude .* installed")
+    child.expect("Which one")
+    child.sendline("nothing")
+    child.expect("There is no nothing in this list")
+    child.sendline("")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+def test_a_client_that_was_chosen_is_started(home: Path) -> None:
+    command = [*MOONSHIM, "launch", "--demo"]
+    child = pexpect.spawn(command[0], command[1:], env=env_of(home), encoding="utf-8", timeout=DEADLINE)
+    child.expect("Which one")
+    child.sendline("1")
+    child.expect('"answer": "message"')
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+def test_a_client_has_a_second_name(home: Path) -> None:
+    run = launched(home, "claude-code", "--demo", "--", "--exit", "0")
+    assert json.loads(run.stdout)["answer"] == "message"
+
+
+def test_a_session_can_be_resumed_by_the_launcher(home: Path) -> None:
+    """Claude Code names itself as the program to resume with, which would not know the gateway."""
+    folder = home / ".claude" / "projects" / re.sub(r"[^A-Za-z0-9]", "-", str(home))
+    folder.mkdir(parents=True)
+    (folder / "0-of-another-day.jsonl").touch()
+    os.utime(folder / "0-of-another-day.jsonl", (1, 1))
+    command = [*MOONSHIM, "launch", "claude-code", "--demo", "--", "--wait"]
+    child = pexpect.spawn(command[0], command[1:], cwd=str(home), env=env_of(home), encoding="utf-8", timeout=DEADLINE)
+    child.expect('"pid": ([0-9]+)')
+    (folder / "5-of-today.jsonl").touch()
+    os.kill(int(child.match[1]), signal.SIGTERM)
+    child.expect("continue this session with: moonshim launch claude-code --demo -- --resume 5-of-today")
+    child.expect(pexpect.EOF)
+    child.close()
+
+
+def test_an_older_session_is_not_mentioned(home: Path) -> None:
+    command = [*MOONSHIM, "launch", "claude", "--demo", "--", "--exit", "0"]
+    child = pexpect.spawn(command[0], command[1:], cwd=str(home), env=env_of(home), encoding="utf-8", timeout=DEADLINE)
+    child.expect(pexpect.EOF)
+    assert "continue this session" not in child.before
 
 
 def test_a_client_that_is_missing_is_named_with_its_installation(home: Path) -> None:
@@ -470,6 +533,17 @@ def test_the_run_file_of_a_gateway_that_was_killed_is_removed_also_if_none_is_lo
     config.write_text(json.dumps({"providers": [provider]}))
     assert launched(home, "claude", "--config", str(config), "--print-env").returncode == 0
     assert left_over(home) == []
+
+
+def test_a_host_whose_name_cannot_be_resolved_is_reported_and_nothing_starts(home: Path) -> None:
+    """Claude Code tries for minutes, and shows nothing."""
+    config = home / "moonshim.json"
+    provider = {"name": "sim", "api_base_url": "http://no-such-host.invalid/v1", "models": ["kimi-k3"]}
+    config.write_text(json.dumps({"providers": [provider]}))
+    run = launched(home, "claude", "--config", str(config), "--", "--exit", "4")
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "cannot resolve no-such-host.invalid:80" in run.stderr
+    assert "--no-check" in run.stderr
 
 
 def test_a_host_that_does_not_answer_is_reported_and_the_client_starts(home: Path) -> None:

@@ -32,6 +32,7 @@ You are an assistant in a terminal, with tools. Your working directory is {folde
 Use the tools to look things up before you answer. Say in one sentence what you do and what the result was. \
 Answer in Markdown."""
 
+_NO_CONNECTION: Final = ("upstream_unreachable", "upstream_unresolved")
 _NO_SUCH_MODEL: Final = re.compile(r"(?i)not exist|not found|no such|unknown|not a valid")
 
 
@@ -182,9 +183,9 @@ class Session:
     def _next_step(self, failed: Failed) -> str:
         """What to do about a failed response; empty if there is no advice."""
         model, source = self.provider.model, self.choices.config.source
-        if failed.code == "upstream_unreachable" and source == "--base-url":
+        if failed.code in _NO_CONNECTION and source == "--base-url":
             return "Check that the server is running and that --base-url is correct."
-        if failed.code == "upstream_unreachable" and source != "--demo":
+        if failed.code in _NO_CONNECTION and source != "--demo":
             return f"Run `moonshim doctor{self.same_host}` to check the address, the key and the model."
         if model in failed.message and _NO_SUCH_MODEL.search(failed.message):
             near = get_close_matches(model, self.choices.names(), n=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Iterator, Sequence
@@ -86,9 +87,17 @@ async def _check(config: Config, given: Any) -> int:
         progress.clear()
         print(json_for_terminal(as_json(report)) if given.json else "\n".join(_report(report, paint)), flush=True)
         progress.show(waiting)
-    for warning in () if given.json else warnings_of(config):
+    for warning in () if given.json else (*warnings_of(config), *_client_warnings()):
         print(paint.yellow("! ") + console.safe(warning), flush=True)
     return console.DONE if right else console.FAILED
+
+
+def _client_warnings() -> Iterator[str]:
+    """Settings of clients on this machine that do not work with any gateway."""
+    from moonshim.launch.clients.claude import no_fallback_note
+
+    if shutil.which("claude") and (note := no_fallback_note(os.environ)) is not None:
+        yield note
 
 
 class _Progress:

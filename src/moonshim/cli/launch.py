@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +23,7 @@ __all__ = ["main", "parser"]
 NOT_INSTALLED: Final = 127
 _EPILOG: Final = """\
 examples:
-  moonshim launch                       list the clients
+  moonshim launch                       choose a client (in a pipe: list them)
   moonshim launch claude                start Claude Code on Kimi
   moonshim launch claude --demo         the same on the simulator, without a key
   moonshim launch codex --model kimi-k3.1-pro -- exec "fix the tests"
@@ -49,8 +50,10 @@ def main(argv: Sequence[str]) -> int:
     from moonshim.launch.run import LaunchOptions, NotInstalled, launch
 
     if given.client is None:
-        _print_clients(CLIENTS)
-        return console.DONE
+        chosen = _choose_client(CLIENTS)
+        if chosen is None:
+            return console.DONE
+        own, given.client = [chosen, *own], chosen
     client = CLIENTS[given.client]
     options = LaunchOptions(
         model=given.model,
@@ -60,6 +63,7 @@ def main(argv: Sequence[str]) -> int:
         demo=given.demo,
         check=not given.no_check,
         keep_gateway=given.keep_gateway,
+        command=tuple(own),
     )
     if given.small_model and not client.has_small_model:
         console.print_note(f"moonshim launch: {client.title} has no small model, so --small-model has no effect.")
@@ -89,7 +93,7 @@ def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def parser() -> console.Parser:
     """The command's arguments."""
-    from moonshim.launch.clients import CLIENTS
+    from moonshim.launch.clients import CLIENTS, client_name
 
     made = console.Parser(
         prog="moonshim launch",
@@ -97,7 +101,14 @@ def parser() -> console.Parser:
         description="Start a client that uses Kimi models through Moonshim.",
         epilog=_EPILOG,
     )
-    made.add_argument("client", metavar="CLIENT", nargs="?", choices=list(CLIENTS), help=", ".join(CLIENTS))
+    made.add_argument(
+        "client",
+        metavar="CLIENT",
+        nargs="?",
+        type=client_name,
+        choices=list(CLIENTS),
+        help=", ".join(CLIENTS) + " (default: choose one from a list)",
+    )
     made.add_argument("--model", metavar="NAME", help="the model (default: the one that `claude-*` is an alias of)")
     made.add_argument(
         "--small-model",
@@ -122,14 +133,29 @@ def _without_small_model(clients: Iterable[Client]) -> str:
     return " and ".join(client.name for client in clients if not client.has_small_model)
 
 
-def _print_clients(clients: Mapping[str, Client]) -> None:
-    paint = console.Paint(None)
-    width = max(map(len, clients))
-    for client in clients.values():
+def _choose_client(clients: Mapping[str, Client]) -> str | None:
+    """The client that the user chooses on a terminal; None if there is no terminal, or no choice."""
+    listed = sorted(clients.values(), key=lambda client: shutil.which(client.program) is None)
+    is_asked = sys.stdin is not None and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()
+    paint, width = console.Paint(None), max(map(len, clients))
+    for number, client in enumerate(listed, 1):
         found = shutil.which(client.program)
         state = "installed" if found else f"not installed: {client.install}"
-        print(f"  {paint.bold(client.name.ljust(width))}  {client.title.ljust(14)} {state}")
-    print("\nmoonshim launch CLIENT starts one; moonshim launch --help shows the options.", flush=True)
+        start = f"{number:>3}  " if is_asked else "  "
+        print(f"{start}{paint.bold(client.name.ljust(width))}  {client.title.ljust(14)} {state}")
+    if not is_asked:
+        print("\nmoonshim launch CLIENT starts one; moonshim launch --help shows the options.", flush=True)
+        return None
+    names = {str(number): client.name for number, client in enumerate(listed, 1)} | {name: name for name in clients}
+    while True:
+        try:
+            answer = input("\nWhich one? (number or name, Enter to leave) ").strip()
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return None
+        if not answer or answer in names:
+            return names.get(answer)
+        print(f"There is no {console.safe(answer)} in this list.")
 
 
 def _print_environment(client: Client, options: LaunchOptions, *, show_keys: bool) -> None:

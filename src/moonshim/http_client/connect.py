@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import aiohappyeyeballs
 
-from moonshim.errors import TooManyOpenFiles, UpstreamError, UpstreamUnreachable
+from moonshim.errors import TooManyOpenFiles, UpstreamError, UpstreamUnreachable, UpstreamUnresolved
 from moonshim.http_client.address import Address
 from moonshim.http_client.connection import Connection, ConnectionFailed
 from moonshim.http_client.proxy_env import ssl_context
@@ -100,11 +100,11 @@ async def _open_socket(first: Address, place: str, address: Address, names: Name
     try:
         infos = await names.find(first.host, first.port)
     except OSError as error:
-        failure = _too_many_files(address, error, resolving=True) or UpstreamUnreachable(
+        failure = _too_many_files(address, error, resolving=True) or UpstreamUnresolved(
             f"cannot resolve {first.host_and_port}: {reason_of(error)}"
         )
     except UnicodeError:  # an empty label, or one of more than 63 characters
-        failure = UpstreamUnreachable(f"cannot resolve {first.host_and_port}: not a valid host name")
+        failure = UpstreamUnresolved(f"cannot resolve {first.host_and_port}: not a valid host name")
     else:
         try:
             return await aiohappyeyeballs.start_connection(

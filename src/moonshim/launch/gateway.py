@@ -21,6 +21,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from moonshim.config.environment import LOCAL_KEY
+from moonshim.errors import UpstreamUnresolved
 from moonshim.gateway.process.run_file import RunningGateway, running_gateways
 from moonshim.launch.plan import CannotLaunch, ModelInfo
 
@@ -56,7 +57,7 @@ class FailedCheck(Struct, frozen=True):
     """What became of a test request."""
 
     message: str
-    is_refusal: bool
+    is_lasting: bool
     """Whether the next request would fail too; a host that is busy or away may answer in a minute."""
 
 
@@ -83,6 +84,11 @@ class GatewayAccess:
     def __str__(self) -> str:
         """The address, and where the configuration comes from if that is not known from the command line."""
         return f"{self.url} ({self._source})" if self._source else self.url
+
+    @property
+    def pid(self) -> int | None:
+        """Of a gateway that was started here."""
+        return None if self._process is None else self._process.pid
 
     @property
     def exit_code(self) -> int | None:
@@ -158,7 +164,10 @@ class GatewayAccess:
         )
         if status < 400:
             return None
-        return FailedCheck(_message(answer) or f"status {status}", is_refusal=status not in (408, 429) and status < 500)
+        is_refusal = status not in (408, 429) and status < 500
+        # Clients try for minutes to reach a host with a name that is wrong, and say nothing.
+        is_lasting = is_refusal or _error(answer).get("code") == UpstreamUnresolved.code
+        return FailedCheck(_message(answer) or f"status {status}", is_lasting)
 
     def _request(self, method: str, path: str, body: Any, seconds: float, agent: str = "moonshim") -> tuple[int, Any]:
         headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json", "user-agent": agent}
@@ -196,9 +205,13 @@ def _efforts(entry: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*["none"] * can_disable, *listed)))
 
 
-def _message(body: Any) -> str | None:
+def _error(body: Any) -> dict[str, Any]:
     error = body.get("error") if isinstance(body, dict) else None
-    message = error.get("message") if isinstance(error, dict) else None
+    return error if isinstance(error, dict) else {}
+
+
+def _message(body: Any) -> str | None:
+    message = _error(body).get("message")
     return message if isinstance(message, str) else None
 
 

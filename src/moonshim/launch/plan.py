@@ -44,6 +44,10 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     """All models of the gateway."""
     session: str
     """An id for this launch, which hosts use as cache key."""
+    arguments: tuple[str, ...] = ()
+    """The user's own, for the client."""
+    version: Callable[[], str] = lambda: ""
+    """Asks the program for its version; empty if it does not say."""
     folder: Path
     """A private folder for overlay files; it is removed at the end."""
     environ: Mapping[str, str]
@@ -59,6 +63,8 @@ class ClientPlan(Struct, frozen=True, kw_only=True):
     """Variables that would override ours."""
     files: dict[str, str] = {}
     """Overlay files, by their path in the folder of the context."""
+    notes: tuple[str, ...] = ()
+    """What the user should know before the client starts, a line each."""
 
 
 class Client(Struct, frozen=True, kw_only=True):
@@ -70,8 +76,12 @@ class Client(Struct, frozen=True, kw_only=True):
     install: str
     guide: str
     """Its page in the documentation."""
+    other_name: str | None = None
+    """Accepted in place of `name`."""
     agent: str = "moonshim"
     """How its User-Agent starts, where that is known: some hosts accept only agents that they know."""
     has_small_model: bool = True
     """Whether it can use another model for titles and summaries."""
     plan: Callable[[LaunchContext], ClientPlan]
+    last_session: Callable[[LaunchContext, float], str | None] = lambda context, since: None
+    """The id of the session that was used last, if that was after this time and the client can resume it."""

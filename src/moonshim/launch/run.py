@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import subprocess
+import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moonshim.config import without_window
 from moonshim.launch.foreground import run_foreground
@@ -21,6 +27,8 @@ __all__ = ["LaunchOptions", "NotInstalled", "environment_for", "launch", "prepar
 
 _LOG: Final = "gateway.log"
 _TAIL: Final = 5
+_VERSION_SECONDS: Final = 10.0
+_LAUNCH: Final = ("moonshim", "launch")
 
 
 class NotInstalled(CannotLaunch):
@@ -39,6 +47,8 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
     demo: bool = False
     check: bool = True
     keep_gateway: bool = False
+    command: tuple[str, ...] = ()
+    """The launcher's own arguments, as typed, to repeat them."""
 
 
 def launch(
@@ -55,26 +65,38 @@ def launch(
     program = shutil.which(client.program, path=environ.get("PATH"))
     if program is None:
         raise NotInstalled(f"{client.title} is not installed. Install it with: {client.install}")
-    with prepared(client, options, environ) as (context, plan, gateway):
+    with prepared(client, options, environ, arguments=arguments, program=program) as (context, plan, gateway):
         if gateway.was_running and not options.demo:
             note(f"using the running gateway at {gateway}; --config FILE starts another one")
         if options.check and not options.demo and (failed := gateway.check(context.model.id, client.agent)):
-            if failed.is_refusal:
+            if failed.is_lasting:
                 raise CannotLaunch(
                     f"The test request for {context.model.id} failed: {failed.message}\n"
                     f"To start {client.title} without a test, pass --no-check."
                 )
             note(f"the test request for {context.model.id} failed: {failed.message}; starting {client.title} anyway")
+        for line in plan.notes:
+            note(line)
         write_files(context.folder, plan.files)
+        started = time.time()
         code = run_foreground([program, *plan.arguments, *arguments], environment_for(plan, environ))
         if gateway.exit_code is not None:
             raise CannotLaunch(f"The gateway ended before the client. Its last log lines:\n{gateway.last_lines(_TAIL)}")
+        if sys.stdout.isatty() and (session := client.last_session(context, started)) is not None:
+            note(f"continue this session with: {shlex.join([*_LAUNCH, *options.command, '--', '--resume', session])}")
+        if options.keep_gateway and gateway.pid is not None:
+            note(f"the gateway stays at {gateway.url} until you stop it or this machine restarts: kill {gateway.pid}")
         return code
 
 
 @contextmanager
 def prepared(
-    client: Client, options: LaunchOptions, environ: Mapping[str, str]
+    client: Client,
+    options: LaunchOptions,
+    environ: Mapping[str, str],
+    *,
+    arguments: Sequence[str] = (),
+    program: str | None = None,
 ) -> Iterator[tuple[LaunchContext, ClientPlan, GatewayAccess]]:
     """The gateway, and the settings of the client for it."""
     serve = [] if options.config is None else ["--config", options.config]
@@ -83,8 +105,25 @@ def prepared(
         # The log of a gateway that stays must not be removed with the folder.
         log = folder.with_name(_LOG) if keep else folder / _LOG
         with open_gateway(serve, environ, log, demo=options.demo, reuse=reuse, keep=keep) as gateway:
-            context = _context(gateway, options, folder, environ)
+            context = replace(
+                _context(gateway, options, folder, environ),
+                arguments=tuple(arguments),
+                version=partial(_version_of, program, environ),
+            )
             yield context, client.plan(context), gateway
+
+
+def _version_of(program: str | None, environ: Mapping[str, str]) -> str:
+    """What a program says of its version; empty if it says nothing."""
+    if program is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [program, "--version"], env=dict(environ), capture_output=True, text=True, timeout=_VERSION_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return ""
+    return done.stdout.strip()
 
 
 def _context(gateway: GatewayAccess, options: LaunchOptions, folder: Path, environ: Mapping[str, str]) -> LaunchContext:

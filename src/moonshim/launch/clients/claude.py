@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import Final
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
 
-from moonshim.launch.clients.settings import direct_connection
+from moonshim.launch.clients.settings import all_models, direct_connection, home_folder, read_object
 from moonshim.launch.plan import Client, ClientPlan, LaunchContext
 
 __all__ = ["CLAUDE"]
@@ -24,6 +28,67 @@ _COMPACT_LEAST, _COMPACT_MOST = 100_000, 1_000_000
 """It warns about a window for compaction outside of these; those of K3 are a little larger."""
 
 
+NO_FALLBACK: Final = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"
+"""With it, nothing replaces the server's check of tool calls where the server has none."""
+_OWN_CHECK: Final = "CLAUDE_CODE_AUTO_MODE_SERVER"
+WITHOUT_OWN_CHECK: tuple[tuple[str, str], ...] = ()
+"""The first and the last version of each range that cannot check tool calls by itself in auto mode. None is known:
+2.1.328 says that an upcoming release will be the first."""
+_MODES: Final = ("--permission-mode", "--dangerously-skip-permissions")
+_AN_ANSWER: Final = ("-p", "--print")
+
+
+def no_fallback_note(environ: Mapping[str, str]) -> str | None:
+    """What to know about a variable of the user that leaves auto mode without a check; None if it is not set."""
+    if environ.get(NO_FALLBACK):
+        place = "the environment"
+    elif (user_settings(environ).get("env") or {}).get(NO_FALLBACK):
+        place = "the settings of Claude Code"
+    else:
+        return None
+    return (
+        f"{NO_FALLBACK} is set in {place}. With it, auto mode of Claude Code does not check tool calls by itself "
+        f"instead of the server, unless {_OWN_CHECK}=0 is set too, as `moonshim launch claude` does"
+    )
+
+
+def _lacks_own_check(version: str) -> bool:
+    """Whether this version is in the table."""
+    numbers = _numbers(version)
+    return any(_numbers(first) <= numbers <= _numbers(last) for first, last in WITHOUT_OWN_CHECK)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """
+    >>> _numbers("2.1.328 (Claude Code)"), _numbers("")
+    ((2, 1, 328), ())
+    """
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def _last_session(context: LaunchContext, since: float) -> str | None:
+    """From the name of the file in which it keeps a session. Only of those that a person can go on with."""
+    if any(argument in _AN_ANSWER for argument in context.arguments):
+        return None
+    project = re.sub(r"[^A-Za-z0-9]", "-", str(Path.cwd()))
+    found: list[tuple[float, str]] = []
+    for path in (_folder(context.environ) / "projects" / project).glob("*.jsonl"):
+        with contextlib.suppress(OSError):
+            found.append((path.stat().st_mtime, path.stem))
+    return next((name for time, name in sorted(found, reverse=True) if time >= since), None)
+
+
+def _folder(environ: Mapping[str, str]) -> Path:
+    folder = environ.get("CLAUDE_CONFIG_DIR")
+    return Path(folder) if folder else home_folder(environ) / ".claude"
+
+
+def user_settings(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of the user for all projects."""
+    return read_object(_folder(environ) / "settings.json")
+
+
 def _plan(context: LaunchContext) -> ClientPlan:
     model, small = context.model.id, context.small_model.id
     env = {
@@ -39,10 +104,12 @@ def _plan(context: LaunchContext) -> ClientPlan:
         "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
         # After a broken stream it would send the whole request again without streaming, and pay for it twice.
         "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
-        # Otherwise it takes our Opus for one with a larger variant, and changes `opus` in the user's settings to
-        # `opus[1m]` for good. The size of the window is set below.
-        "CLAUDE_CODE_DISABLE_1M_CONTEXT": "1",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        # The server's check of tool calls needs a judge. Without one it checks by itself, with requests to the model.
+        _OWN_CHECK: "0",
+        # Never CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC, which also turns off that its own check replaces the server's.
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+        "DISABLE_FEEDBACK_COMMAND": "1",
         **direct_connection(context),
     }
     if window := context.model.context_window:
@@ -50,14 +117,32 @@ def _plan(context: LaunchContext) -> ClientPlan:
         env["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(window)
         if window >= _COMPACT_LEAST:
             env["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(min(window, _COMPACT_MOST))
+    if user_settings(context.environ).get("model") == "opus":
+        # It takes our Opus for one with a larger variant, and would change the setting to `opus[1m]` for good. Only
+        # then, since it warns that this variable does not limit the window of a model that it does not know.
+        env["CLAUDE_CODE_DISABLE_1M_CONTEXT"] = "1"
+    arguments = ["--settings", str(context.folder / "claude.json")]
+    notes = [note for note in (no_fallback_note(context.environ),) if note is not None]
+    if WITHOUT_OWN_CHECK and _lacks_own_check(context.version()):
+        is_chosen = any(argument.split("=")[0] in _MODES for argument in context.arguments)
+        arguments += [] if is_chosen else ["--permission-mode", "default"]
+        notes.append(
+            "this version of Claude Code cannot check tool calls by itself in auto mode, and the gateway has no judge"
+            + ("" if is_chosen else ": it starts in the mode that asks before each action")
+            + ". Update Claude Code, or give the gateway a judge"
+        )
     # The `env` of the user's settings overrides the environment; a file given with --settings overrides both. An empty
     # value is an unset variable.
-    settings = {"env": env | dict.fromkeys((*_OTHER_HOSTS, "ANTHROPIC_API_KEY"), ""), "model": model}
+    settings: dict[str, Any] = {"env": env | dict.fromkeys((*_OTHER_HOSTS, "ANTHROPIC_API_KEY"), ""), "model": model}
+    # Without it, `/model` lists the main model once for each of its own families, and again as the gateway's.
+    rows = [{"model": one.id, "description": "Moonshim"} for one in all_models(context)]
+    settings["modelPicker"] = {"options": rows, "replaceBuiltInOptions": True}
     return ClientPlan(
-        arguments=("--settings", str(context.folder / "claude.json")),
+        arguments=tuple(arguments),
         env=env,
         unset=("ANTHROPIC_API_KEY", *_OTHER_HOSTS),
         files={"claude.json": json.dumps(settings, indent=2)},
+        notes=tuple(notes),
     )
 
 
@@ -65,8 +150,10 @@ CLAUDE: Final = Client(
     name="claude",
     title="Claude Code",
     program="claude",
-    agent="claude-cli/2.1.325",
+    agent="claude-cli/2.1.328",
     install="npm install -g @anthropic-ai/claude-code",
     guide="guides/claude-code",
+    other_name="claude-code",
     plan=_plan,
+    last_session=_last_session,
 )

@@ -38,6 +38,7 @@ KIMI: Final = Client(
     program="kimi",
     agent="kimi-code-cli/2.1.0",
     install="npm install -g @moonshot-ai/kimi-code",
+    other_name="kimi-code",
     guide="guides/kimi-code",
     has_small_model=False,
     plan=_plan,

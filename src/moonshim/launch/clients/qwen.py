@@ -74,6 +74,7 @@ QWEN: Final = Client(
     program="qwen",
     agent="QwenCode/0.24.4",
     install="npm install -g @qwen-code/qwen-code",
+    other_name="qwen-code",
     guide="guides/qwen-code",
     plan=_plan,
 )
