@@ -39,6 +39,7 @@ from moonshim.engine.request.parameters import adapt_parameters
 from moonshim.engine.request.structured_output import add_instructions, demand_answer
 from moonshim.engine.request.tools.declared import ToolAdapter
 from moonshim.engine.request.tools.dynamic_tools import declare_in_messages
+from moonshim.engine.request.tools.tool_changes import apply_tool_changes
 from moonshim.engine.values.conversation import (
     Change,
     Message,
@@ -102,8 +103,11 @@ def adapt_request(
         messages = mend_results(messages, changes)
     if search_access is not None:
         request = _declare_search_option(request, profile, search_access)
+    declared = request.tools
+    if profile.dialect == CHAT or not profile.typed_tools:  # a Messages host of Claude reads them
+        messages, declared = apply_tool_changes(messages, declared, changes)
     adapter = ToolAdapter(profile, changes, search_access)
-    tools = None if request.tools is None else adapter.declare(request.tools)
+    tools = None if declared is None else adapter.declare(declared)
     if adapter.search is not None:
         messages = pair_searches(messages, adapter.search, changes)
     messages, moved_tools = declare_in_messages(messages, adapter, changes, accepted=profile.dynamic_tools)

@@ -30,7 +30,7 @@ from moonshim.engine.wire.json_fields import (
     read_required,
 )
 
-__all__ = ["parse_tools", "render_tools"]
+__all__ = ["parse_tool", "parse_tools", "render_tools"]
 
 _FREE_TEXT: Final[Json] = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 _DATED: Final = re.compile(r"_\d{8}\Z")
@@ -81,7 +81,7 @@ def parse_tools(tools: Any) -> tuple[Tool, ...] | None:
     if tools is None:
         return None
     check_value(tools, LIST, "tools")
-    return tuple(_parse_tool(tool, f"tools[{place}]") for place, tool in enumerate(tools))
+    return tuple(parse_tool(tool, f"tools[{place}]") for place, tool in enumerate(tools))
 
 
 def render_tools(tools: tuple[Tool, ...], changes: list[Change]) -> list[Json]:
@@ -97,7 +97,8 @@ def render_tools(tools: tuple[Tool, ...], changes: list[Change]) -> list[Json]:
     return out
 
 
-def _parse_tool(definition: Any, where: str) -> Tool:
+def parse_tool(definition: Any, where: str) -> Tool:
+    """One tool. Raises `InvalidInput` with the field."""
     check_value(definition, _DEFINITION, where)
     kind, name, description = definition.get("type") or "custom", definition.get("name"), definition.get("description")
     extras, deferred = {DIALECT: MessagesToolExtras(definition)}, definition.get("defer_loading") is True
@@ -138,7 +139,7 @@ def _parse_function(body: Json, key: str, where: str, extras: Json) -> Tool:
 
 def _render_tool(tool: Tool) -> Json | None:
     received = definition_of(tool)
-    if received and _parse_tool(received, "") == tool:
+    if received and parse_tool(received, "") == tool:
         return received
     if tool.kind == "server":
         kind = _SERVER_TYPES.get(tool.name)
