@@ -74,7 +74,7 @@ def test_a_variable_that_leaves_claude_code_without_a_check_is_mentioned(tmp_pat
 
     done = run(ask())
     assert done.code == 0
-    assert f"! {name} is set in the environment." in done.out.decode()
+    assert f"! {name} is set in the environment: " in done.out.decode()
 
 
 def test_all_that_is_right_is_told_and_the_exit_code_is_0(tmp_path: Path) -> None:

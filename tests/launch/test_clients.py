@@ -175,12 +175,12 @@ def test_claude_checks_tool_calls_by_itself(tmp_path: Path) -> None:
 def test_a_variable_that_leaves_auto_mode_without_a_check_is_mentioned(tmp_path: Path) -> None:
     name = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"
     (note,) = CLAUDE.plan(context_of(tmp_path, **{name: "1"})).notes
-    assert note.startswith(f"{name} is set in the environment.")
+    assert note.startswith(f"{name} is set in the environment: ")
     settings = tmp_path / ".claude" / "settings.json"
     settings.parent.mkdir()
     settings.write_text(json.dumps({"env": {name: "1"}}))
     (note,) = CLAUDE.plan(context_of(tmp_path, HOME=str(tmp_path))).notes
-    assert note.startswith(f"{name} is set in the settings of Claude Code.")
+    assert note.startswith(f"{name} is set in the settings of Claude Code: ")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from moonshim.engine.request.extra_body import deep_merge
+from tests.clients.built_in.auto_mode import AUTO_MODE, AUTO_MODE_MESSAGES
 from tests.clients.built_in.compacting import COMPACT_LIMIT, COMPACTION, COMPACTION_LOCAL
 from tests.clients.built_in.feature import BuiltIn, Feature, Scene
 from tests.clients.built_in.features import (
@@ -76,6 +77,15 @@ def _claude_with_server(scene: Scene, place: Place) -> Command:
     usual = CLAUDE_CODE.command(place)
     more = ("--strict-mcp-config", "--mcp-config", msgspec.json.encode(servers).decode())
     return replace(usual, arguments=(*usual.arguments, *more))
+
+
+def _claude_in_auto_mode(scene: Scene, place: Place) -> Command:
+    """As somebody uses it who has set the address and nothing else."""
+    usual = CLAUDE_CODE.command(place)
+    arguments = [one for one in usual.arguments if one != "--dangerously-skip-permissions"]
+    needed = ("ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CONFIG_DIR", "DISABLE_AUTOUPDATER")
+    environment = {name: usual.environment[name] for name in needed}
+    return replace(usual, arguments=(*arguments, "--permission-mode", "auto"), environment=environment)
 
 
 def _claude_structured(printed: str) -> str:
@@ -180,6 +190,8 @@ BUILT_IN: Final = (
         (HEADERS, _with(CLAUDE_CODE)),
         (LARGE_SCHEMA, _claude_with_server),
         (SCHEMA_LIMIT, _claude_with_server),
+        (AUTO_MODE, _claude_in_auto_mode),
+        (AUTO_MODE_MESSAGES, _claude_in_auto_mode),
     ),
     *_built_in(
         CODEX,

@@ -57,6 +57,8 @@ class Feature(Struct, frozen=True, kw_only=True):
     about: str
     host: Case
     model: Callable[[Scene], Model]
+    thinking_tokens: int = 0
+    """What the model thinks at least, of the tokens that a response may have."""
     prompt: str
     """`{word}` in it is the word."""
     has_word: bool = True

@@ -34,7 +34,12 @@ def run_built_in(built_in: BuiltIn, node: Node, installed: Path) -> Outcome:
     )
     feature.prepare(scene)
     host = feature.host
-    server = Simulator(behaviour=host.behaviour, faults=host.faults, model=feature.model(scene))
+    server = Simulator(
+        behaviour=host.behaviour,
+        faults=host.faults,
+        model=feature.model(scene),
+        thinking_tokens=feature.thinking_tokens,
+    )
     with server.running():
         config = {"providers": [provider_for(host, server.url) | feature.provider], **feature.config(scene)}
         with gateway(config, folder) as url:

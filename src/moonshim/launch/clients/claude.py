@@ -28,8 +28,9 @@ _COMPACT_LEAST, _COMPACT_MOST = 100_000, 1_000_000
 """It warns about a window for compaction outside of these; those of K3 are a little larger."""
 
 
-NO_FALLBACK: Final = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"
-"""With it, nothing replaces the server's check of tool calls where the server has none."""
+NO_FALLBACK: Final = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DO_NOT_TRACK")
+"""With one of these, nothing replaces the server's check of tool calls where the server has none (tried with 2.1.328),
+unless `CLAUDE_CODE_AUTO_MODE_SERVER=0` is set too."""
 _OWN_CHECK: Final = "CLAUDE_CODE_AUTO_MODE_SERVER"
 WITHOUT_OWN_CHECK: tuple[tuple[str, str], ...] = ()
 """The first and the last version of each range that cannot check tool calls by itself in auto mode. None is known:
@@ -39,17 +40,17 @@ _AN_ANSWER: Final = ("-p", "--print")
 
 
 def no_fallback_note(environ: Mapping[str, str]) -> str | None:
-    """What to know about a variable of the user that leaves auto mode without a check; None if it is not set."""
-    if environ.get(NO_FALLBACK):
-        place = "the environment"
-    elif (user_settings(environ).get("env") or {}).get(NO_FALLBACK):
-        place = "the settings of Claude Code"
-    else:
-        return None
-    return (
-        f"{NO_FALLBACK} is set in {place}. With it, auto mode of Claude Code does not check tool calls by itself "
-        f"instead of the server, unless {_OWN_CHECK}=0 is set too, as `moonshim launch claude` does"
-    )
+    """What to know about a variable of the user that leaves auto mode without a check; None if none is set."""
+    own = user_settings(environ).get("env")
+    for values, place in ((environ, "the environment"), (own, "the settings of Claude Code")):
+        if isinstance(values, Mapping) and not values.get(_OWN_CHECK):
+            for name in NO_FALLBACK:
+                if values.get(name):
+                    return (
+                        f"{name} is set in {place}: without {_OWN_CHECK}=0, which `moonshim launch claude` sets, auto "
+                        "mode of Claude Code then runs nothing that it has to check"
+                    )
+    return None
 
 
 def _lacks_own_check(version: str) -> bool:
@@ -106,7 +107,7 @@ def _plan(context: LaunchContext) -> ClientPlan:
         "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
         # The server's check of tool calls needs a judge. Without one it checks by itself, with requests to the model.
         _OWN_CHECK: "0",
-        # Never CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC, which also turns off that its own check replaces the server's.
+        # Not CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC, which turns off updates too.
         "DISABLE_TELEMETRY": "1",
         "DISABLE_ERROR_REPORTING": "1",
         "DISABLE_FEEDBACK_COMMAND": "1",
