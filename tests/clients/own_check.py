@@ -1,6 +1,6 @@
-"""Claude Code's own check of tool calls in auto mode, as a model answers it: harmless, suspicious at first, or dangerous.
+"""Claude Code's own check of tool calls in auto mode -> what a model answers.
 
-Stage 1 allows few tokens and wants a severity or a verdict; stage 2, for what stage 1 did not let pass, a thought before.
+Stage 1 allows few tokens for a severity or a verdict. Stage 2, for what stage 1 did not let pass, wants a thought too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Claude Code's auto mode without a judge: its own check ends in a verdict on a K3 that thinks, and the task goes on."""
+"""Claude Code in auto mode without a judge: its own check ends in a verdict on a K3 that thinks; the task goes on."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from tests.clients.launch.launched import Launched
 from tests.clients.launch.notes_server import TOOL
 from tests.clients.launch.place import RAN, STARTED, WORD_FILE, LaunchPlace
 from tests.clients.launch.terminal import Terminal
+from tests.clients.own_check import SUSPICIOUS, stages_of, verdict
 
 __all__ = ["LAUNCH_CASES", "LaunchCase", "LaunchOutcome", "run_launch"]
 
@@ -36,6 +38,9 @@ DOUBLING: Final = Case(
 LEAKING_K3: Final = Case(
     name="k3", model="kimi-k3", behaviour="sglang", host="sglang", faults=("xtml-in-content", "split-bytes")
 )
+OWN_CHECK: Final = Case(name="auto-mode", model="kimi-k3", behaviour="moonshot", host="moonshot")
+_THINKS: Final = 300
+"""Tokens, more than the check of Claude Code allows for a verdict."""
 _MARKERS: Final = ("<|tool", "<|open|>", "<|close|>", "<|sep|>")
 LISTED: Final = ("kimi-k2.5", "kimi-k2.6")
 """Models of the demo that a client's list must have."""
@@ -60,6 +65,29 @@ class LaunchCase(Struct, frozen=True, kw_only=True):
     name: str
     about: str
     run: Callable[[LaunchPlace], Iterator[str]]
+    only: str | None = None
+    """The client that it is about; None: every client."""
+
+
+class _Checked:
+    """Runs two commands that Claude Code checks in auto mode, and says what the first one printed."""
+
+    def __init__(self, client: Launched, word: str) -> None:
+        self._shell, self._word = client.shell, word
+        self._commands = (
+            f"python3 -c 'print(open(\"{WORD_FILE}\").read())' && echo ran >> {RAN}",
+            f"{SUSPICIOUS} --quiet new && echo ran >> {RAN}",
+        )
+
+    def reply(self, question: SimRequest) -> IntendedResponse:
+        if (judged := verdict(question)) is not None:
+            return judged
+        done = sum(turn.role == "assistant" and bool(turn.calls) for turn in question.turns)
+        if not question.tools or done == len(self._commands):
+            return IntendedResponse(reasoning="There it is.", text=f"It is {self._word}.")
+        assert self._shell is not None
+        arguments = msgspec.json.encode(self._shell.arguments(self._commands[done])).decode()
+        return IntendedResponse(reasoning="I look.", calls=(IntendedCall(self._shell.tool, arguments),))
 
 
 class _Model:
@@ -170,14 +198,15 @@ def _in_terminal(place: LaunchPlace) -> Iterator[str]:
     command = place.command("--demo", "--model", DEMO_MODEL, arguments=client.arguments)
     with Terminal(command, place.work, place.environment) as terminal:
         try:
-            yield from _typed(place, terminal)
+            wanted = "Here is what came back" if client.shell is not None else "This is Moonshim's simulator"
+            yield from _typed(place, terminal, wanted)
         finally:
             (place.folder / "screen.txt").write_text(terminal.text)
             (place.folder / "raw.txt").write_text(terminal.raw)
     yield from place.left()
 
 
-def _typed(place: LaunchPlace, terminal: Terminal) -> Iterator[str]:
+def _typed(place: LaunchPlace, terminal: Terminal, wanted: str) -> Iterator[str]:
     client, pending = place.client, dict(place.client.answers)
 
     def is_ready() -> bool:
@@ -194,7 +223,6 @@ def _typed(place: LaunchPlace, terminal: Terminal) -> Iterator[str]:
     terminal.until(lambda: prompt in terminal.shown, "echo of what was typed")
     _rest(terminal, 0.5)  # at once after other keys, Enter is part of a pasted text
     terminal.type("\r")
-    wanted = "Here is what came back" if client.shell is not None else "This is Moonshim's simulator"
     terminal.until(lambda: wanted in terminal.text, "answer")
     yield from place.exposed()
     _rest(terminal)
@@ -222,6 +250,35 @@ def _rest(terminal: Terminal, seconds: float = 1.5) -> None:
         terminal.read(0.1)
         if terminal.shown != before:
             before, since = terminal.shown, time.monotonic()
+
+
+def _auto_mode(place: LaunchPlace) -> Iterator[str]:
+    """In the mode in which Claude Code starts, on a K3 that thinks: nobody is asked, and the session can be resumed."""
+    client, host = place.client, OWN_CHECK
+    server = Simulator(behaviour=host.behaviour, model=_Checked(client, place.word), thinking_tokens=_THINKS)
+    with server.running():
+        config = place.config(server.url.replace("127.0.0.1", "localhost"), host, (SMALL, host.model))
+        options = ("--config", str(config), "--model", host.model, "--small-model", SMALL)
+        with Terminal(place.command(*options), place.work, place.environment) as terminal:
+            try:
+                yield from _typed(place, terminal, f"It is {place.word}")
+            finally:
+                (place.folder / "screen.txt").write_text(terminal.text)
+        if stages_of(list(server.requests)) != [1, 1, 2]:
+            yield f"the client asked for the stages {stages_of(list(server.requests))}"
+        if place.ran() != 2:
+            yield f"{place.ran()} of 2 commands ran"
+        hint = re.search(r"moonshim launch claude .*-- --resume (\S+)", "".join(terminal.text.splitlines()))
+        if hint is None:
+            yield f"it does not say how to resume the session: {terminal.text.strip()[-600:]}"
+            return
+        again = place.command(*options, arguments=("--resume", hint[1], "-p", "Which word was it?"))
+        done = subprocess.run(
+            again, cwd=place.work, env=place.environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        if place.word not in done.stdout:
+            yield f"the session was not resumed: {done.stdout[-200:]} {done.stderr[-200:]}"
+    yield from place.left()
 
 
 def _killed(whom: str, number: signal.Signals) -> Callable[[LaunchPlace], Iterator[str]]:
@@ -271,6 +328,7 @@ LAUNCH_CASES: Final = (
     LaunchCase(name="doubled", about="one prompt, a host that sends arguments twice", run=_once(DOUBLING)),
     LaunchCase(name="k3", about="one prompt, a host that leaks the markers of K3", run=_once(LEAKING_K3)),
     LaunchCase(name="terminal", about="typed into its own interface, --demo", run=_in_terminal),
+    LaunchCase(name="auto-mode", about="its own checks in the mode that it starts in", run=_auto_mode, only="claude"),
     LaunchCase(name="launcher-killed", about="SIGKILL for the launcher", run=_killed("launcher", signal.SIGKILL)),
     LaunchCase(name="launcher-ended", about="SIGTERM for the launcher", run=_killed("launcher", signal.SIGTERM)),
     LaunchCase(name="client-killed", about="SIGKILL for the client", run=_killed("client", signal.SIGKILL)),
