@@ -1,7 +1,7 @@
 """Tools that are added and withdrawn in the middle of a conversation (Messages) -> the list of tools of the request.
 
-No host of a Kimi model knows these blocks. The tools change only with a new block, so the start of the prompt, where they
-are declared, stays the same until then.
+No host of a Kimi model knows these blocks. The tools change only with a new block: until then, the start of the prompt,
+where they are declared, stays the same.
 """
 
 from __future__ import annotations
