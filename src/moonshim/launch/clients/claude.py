@@ -105,8 +105,6 @@ def _plan(context: LaunchContext) -> ClientPlan:
         "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
         # After a broken stream it would send the whole request again without streaming, and pay for it twice.
         "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
-        # The server's check of tool calls needs a judge. Without one it checks by itself, with requests to the model.
-        _OWN_CHECK: "0",
         # Not CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC, which turns off updates too.
         "DISABLE_TELEMETRY": "1",
         "DISABLE_ERROR_REPORTING": "1",
@@ -122,6 +120,8 @@ def _plan(context: LaunchContext) -> ClientPlan:
         # It takes our Opus for one with a larger variant, and would change the setting to `opus[1m]` for good. Only
         # then, since it warns that this variable does not limit the window of a model that it does not know.
         env["CLAUDE_CODE_DISABLE_1M_CONTEXT"] = "1"
+    # The server's check of tool calls needs a judge. Without one it checks by itself, with requests to the model.
+    env[_OWN_CHECK] = "0"
     arguments = ["--settings", str(context.folder / "claude.json")]
     notes = [note for note in (no_fallback_note(context.environ),) if note is not None]
     if WITHOUT_OWN_CHECK and _lacks_own_check(context.version()):

@@ -1,7 +1,7 @@
 """`tool_addition` and `tool_removal` blocks of Messages -> which tools they add and withdraw.
 
-They stand in a message with the role `system`, and apply from there on. `NAME` is a tool of the request or of an earlier
-block (betas `mid-conversation-tool-changes-2026-07-01` and `inline-tools-2026-09-15`):
+They stand in a message with the role `system`, and apply from there on. `NAME` is that of a tool of the request or
+of an earlier block (betas `mid-conversation-tool-changes-2026-07-01` and `inline-tools-2026-09-15`):
 
     {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "NAME"}}
     {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {"name": "new", "input_schema": {}}}}
