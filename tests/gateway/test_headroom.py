@@ -151,7 +151,7 @@ def test_a_long_answer_ends_at_the_limit_of_the_client(client: str, stream: bool
             seen = await CLIENTS[client](gateway, stream=stream, limit=64)
         assert (seen.reason, seen.reasoning) == ("length", False)
         assert LONG.startswith(seen.text)
-        assert 20 <= len(seen.text.split()) <= 40, "two or three tokens a word"
+        assert 20 <= len(seen.text.split()) <= 45, "about two tokens a word"
 
     run(test())
 

@@ -154,6 +154,21 @@ def test_a_replay_has_the_id_and_the_time_that_the_client_got(
     assert found[0]
 
 
+def test_a_replay_for_a_client_that_turned_thinking_off_has_no_reasoning(tmp_path: Path) -> None:
+    """The logged request is that of the host, which was asked to think a little, in more tokens."""
+    with Simulator(thinking_tokens=300).running() as host:
+        provider = PROVIDER.format(name="sim", url=host.url, more='host = "moonshot"')
+        (tmp_path / "moonshim.toml").write_text(provider)
+        with running("serve", "--config", "moonshim.toml", "--log-dir", "logs", cwd=tmp_path) as gateway:
+            body = {"model": "sim/kimi-k3", "max_tokens": 20, "stream": True, "thinking": {"type": "disabled"}}
+            got = gateway.post("/v1/messages", body | {"messages": [{"role": "user", "content": ASKED}]})[1]
+            assert gateway.stop() == 0
+    (log,) = by_request(tmp_path).values()
+    assert "message_stop" in got
+    assert "thinking_delta" not in got
+    assert run_moonshim("mend", log).out.decode() == got
+
+
 @pytest.mark.parametrize("fault", ["markers-in-content", "arguments-twice", "stream-called-json"])
 @pytest.mark.parametrize("max_bytes", [200, 1500])
 @pytest.mark.parametrize("speed", [0.0, 200.0], ids=["at once", "piece by piece"])

@@ -29,16 +29,18 @@ __all__ = ["VisibleOutput"]
 
 _CALL_TOKENS: Final = 4
 """What a model writes around a call, besides its name and arguments."""
+_MARGIN: Final = 1.1
+"""The estimate is some percent off. A few tokens more harm nobody, and a response that was complete must not be cut."""
 _SETTLED: Final = 512
 """Characters that are counted together: their sum is more exact than that of single words, and the work is bounded."""
-_WORD: Final = re.compile(r"\s*\S{1,16}|\s+")
+_WORD: Final = re.compile(r"\s*(?:[!-~]{1,16}|[^\s!-~]{1,2})|\s+")
 
 
 class VisibleOutput:
     """One choice: reasoning is left out, and the rest ends where the limit is reached, with the finish reason `length`.
 
-    Tokens are estimated, since no vocabulary is needed here: the end may be some percent off. The host writes on until
-    its own limit, and what comes after the end is dropped.
+    Tokens are estimated, as there is no vocabulary here. The host writes on until its own limit; what comes after the
+    end is dropped.
     """
 
     __slots__ = ("_counter", "_is_hidden", "_open", "_shown")
@@ -100,10 +102,11 @@ class VisibleOutput:
 class _TokenCounter:
     """Takes text as long as it fits into a limit of tokens. The work is linear in the text."""
 
-    __slots__ = ("_counted", "_text", "is_full", "limit")
+    __slots__ = ("_counted", "_most", "_text", "is_full", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self._most = limit * _MARGIN
         self.is_full = False
         """Whether something did not fit."""
         self._counted = 0.0
@@ -126,11 +129,11 @@ class _TokenCounter:
     def _take(self, piece: str) -> int:
         """How many characters of a short piece fit."""
         # A token has at least one byte.
-        left = self.limit - self._counted
+        left = self._most - self._counted
         if len((self._text + piece).encode("utf-8", "surrogatepass")) > left:
             at = 0
             for word in _WORD.findall(piece):
-                if self._counted + mean_tokens(self._text + word) > self.limit:
+                if self._counted + mean_tokens(self._text + word) > self._most:
                     return at
                 at += len(word)
                 self._add(word)

@@ -37,6 +37,8 @@ def log_of(trace: ExchangeTrace, chain: Sequence[TracedAttempt]) -> bytes:
         output_format=attempt.output_format,
         options=None if plan is None else msgspec.to_builtins(plan.options),
         grammar=None if profile is None else profile.grammar,
+        hides_reasoning=plan is not None and plan.hides_reasoning,
+        visible_limit=plan.visible_limit if plan is not None and plan.hides_reasoning else None,
         changes=tuple(msgspec.convert(without_secrets(msgspec.to_builtins(attempt.changes)), list[Change])),
         request=readable_body(attempt.body),
     )

@@ -71,6 +71,10 @@ class StreamHeader(msgspec.Struct, frozen=True, kw_only=True):
     options: Json | None = None
     """The effective `KimiOptions` for the response."""
     grammar: str | None = None
+    hides_reasoning: bool = False
+    """Whether the client got no reasoning, because it turned thinking off."""
+    visible_limit: int | None = None
+    """The tokens that such a client asked for."""
     changes: tuple[Change, ...] | None = None
     """Changes made to the client's request, and why."""
     request: Json | None = None
@@ -131,7 +135,10 @@ def plan_of(header: StreamHeader, *, model: str | None = None, options: KimiOpti
         reply_id=header.reply_id,
         created=header.created,
     )
-    return prepared.plan
+    plan = prepared.plan
+    # The logged request has the effort and the limit that the host got.
+    plan.hides_reasoning, plan.visible_limit = header.hides_reasoning, header.visible_limit
+    return plan
 
 
 def _encode_bounded(request: Json | None) -> tuple[bytes, bool]:

@@ -296,6 +296,8 @@ class StreamLog:
             max_answer_bytes=max_answer_bytes,
             options=msgspec.to_builtins(sent.plan.options),
             grammar=sent.profile.grammar,
+            hides_reasoning=sent.plan.hides_reasoning,
+            visible_limit=sent.plan.visible_limit if sent.plan.hides_reasoning else None,
             changes=tuple(msgspec.convert(without_secrets(msgspec.to_builtins(sent.changes)), list[Change])),
             request=without_secrets(sent.body),
         )
