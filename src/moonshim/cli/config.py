@@ -283,6 +283,8 @@ def _describe_gateway(config: Config) -> list[tuple[str, str]]:
     ]
     if config.web_search is not None:
         rows.append(("search", _describe_search(config.web_search)))
+    if config.claude_code.judge_model is not None:
+        rows.append(("judge", f"{config.claude_code.judge_model}, {config.claude_code.judge_seconds:g} s"))
     if config.workers:
         rows.append(("workers", str(config.workers)))
     if config.log_dir:

@@ -8,6 +8,7 @@ from moonshim.config.load import load_config, load_keys, parse_config
 from moonshim.config.model import (
     Budget,
     BudgetPeriod,
+    ClaudeCode,
     Config,
     GatewayKey,
     KeySource,
@@ -35,6 +36,7 @@ __all__ = [
     "LOOKED_FOR",
     "Budget",
     "BudgetPeriod",
+    "ClaudeCode",
     "Config",
     "ConfigError",
     "FoundConfig",

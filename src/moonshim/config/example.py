@@ -132,6 +132,11 @@ api_key_env = "OPENROUTER_API_KEY"
 # price = "0.005"                             # of one search; searxng and command: 0, others: unknown
 # currency = "$"
 
+# Claude Code's auto mode: a model of yours decides whether a tool may run (docs/guides/claude-code-judge.md).
+# [claude_code]
+# judge_model = "moonshot/kimi-k2.6"          # without it, Claude Code checks by itself
+# judge_seconds = 10                          # after this time, a call counts as flagged
+
 # Traces for an OpenTelemetry collector; requires moonshim[otel]. An empty table uses the OTEL_* variables.
 # [otel]
 # endpoint = "http://localhost:4318"

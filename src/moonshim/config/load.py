@@ -21,6 +21,7 @@ from moonshim.config.missing import unused_keys
 from moonshim.config.model import Config, GatewayKey, Limits, ProviderConfig, Retries, Timeouts
 from moonshim.config.problems import ConfigError, Path, Problems
 from moonshim.config.tables.aliases import check_targets, read_aliases
+from moonshim.config.tables.claude_code import read_claude_code
 from moonshim.config.tables.gateway_keys import read_gateway_keys
 from moonshim.config.tables.otel import read_otel
 from moonshim.config.tables.prices import read_prices
@@ -157,6 +158,7 @@ class _Reading:
         usage = read_usage(root.table("usage"), self._folder)
         otel = read_otel(root.table("otel"))
         web_search = read_web_search(root.table("web_search"))
+        claude_code = read_claude_code(root.table("claude_code"))
         root.close(hints=dict.fromkeys(GATEWAY_KEYS, "; it belongs in `[gateway]`"))
         defaults_of_clients: dict[str, tuple[str, ...]] = {}
         from_outside: tuple[str, ...] = ()
@@ -172,6 +174,9 @@ class _Reading:
             inherited = router.routes.targets
             named = {name: targets for name, targets in routes.targets.items() if targets != inherited.get(name)}
             check_targets(named, (*providers, *broken), root, table="routes")
+            judge = claude_code.judge_model
+            if judge is not None and judge not in router.aliases | own:
+                check_targets({"judge_model": (judge,)}, (*providers, *broken), root, table="claude_code")
         return Config(
             providers=providers,
             aliases=(router.aliases | own) or defaults_of_clients,
@@ -182,6 +187,7 @@ class _Reading:
             usage=usage,
             otel=otel,
             web_search=web_search,
+            claude_code=claude_code,
             limits=limits,
             retries=retries,
             source=self._problems.source,

@@ -16,6 +16,7 @@ __all__ = [
     "SEARCH_PROVIDERS",
     "Budget",
     "BudgetPeriod",
+    "ClaudeCode",
     "Config",
     "GatewayKey",
     "KeySource",
@@ -332,6 +333,15 @@ class WebSearch(Struct, frozen=True, kw_only=True):
         return f"WebSearch({self.provider!r})"
 
 
+class ClaudeCode(Struct, frozen=True, kw_only=True):
+    """What the gateway does for Claude Code only."""
+
+    judge_model: str | None = None
+    """The model that decides in auto mode whether a tool may run; None: the gateway does not judge."""
+    judge_seconds: float = 10.0
+    """How long it may take. After that, calls are flagged."""
+
+
 class Routes(Struct, frozen=True, kw_only=True):
     """Models for kinds of requests, each tried in turn; an empty tuple: no route of this kind."""
 
@@ -367,6 +377,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """None: no traces."""
     web_search: WebSearch | None = None
     """None: the host's own search, if it has one."""
+    claude_code: ClaudeCode = ClaudeCode()
     store: str = "memory:"
     """`memory:`, `sqlite:PATH` or `redis://…`."""
     secret: Secret | None = None

@@ -40,13 +40,23 @@ from moonshim.engine.response.reply import (
 )
 from moonshim.engine.response.writers import EventCollector
 from moonshim.engine.rounds.answer import AnswerRule, PlainRule
-from moonshim.engine.rounds.rule import Outcome, RoundRule, SearchOutcome, SearchWanted, Wanted
+from moonshim.engine.rounds.judging import JudgeRule
+from moonshim.engine.rounds.rule import (
+    JudgeOutcome,
+    JudgeWanted,
+    Outcome,
+    RoundRule,
+    SearchOutcome,
+    SearchWanted,
+    Wanted,
+)
 from moonshim.engine.rounds.search import SearchRule
 from moonshim.engine.rounds.stream import RoundsStream
 from moonshim.engine.stages import Transformer
 from moonshim.engine.values.conversation import Media, Message, Reasoning, Usage
 from moonshim.engine.values.events import Failed, Finished
 from moonshim.engine.values.options import KimiOptions
+from moonshim.engine.values.verdicts import CallToJudge
 from moonshim.engine.web_search import SearchAccess
 from moonshim.errors import MoonshimError, Problem, problem_of
 
@@ -57,6 +67,9 @@ __all__ = [
     "EventCollector",
     "Exchange",
     "Form",
+    "JudgeOutcome",
+    "JudgeWanted",
+    "Outcome",
     "RequestTarget",
     "ResponseStream",
     "SearchOutcome",
@@ -110,6 +123,8 @@ class Exchange:
         "_created",
         "_is_entry_due",
         "_is_remembered",
+        "_judge",
+        "_judges_calls",
         "_keeps_response",
         "_learned",
         "_plays_rounds",
@@ -123,6 +138,7 @@ class Exchange:
         "_searches",
         "_stream",
         "_target",
+        "_unsupported_checks",
         "ending",
         "has_ended",
         "headers",
@@ -148,17 +164,22 @@ class Exchange:
         keeps_response: bool = False,
         plays_rounds: bool = False,
         search_access: SearchAccess | None = None,
+        judges_calls: bool = False,
+        unsupported_checks: tuple[str, ...] = (),
     ) -> None:
         """`recalled`: reasoning that the client has lost. `client_headers`: under lower-case names. `keeps_response`:
         the client may continue from the response by its id, so that `take_completed` has it. `plays_rounds`: whether
         the shell calls `continue_with`; otherwise a wrong answer is only reported. `search_access`: whether the shell
-        can run a web search; None: calls of a search are left to the client."""
+        can run a web search; None: calls of a search are left to the client. `judges_calls`: the client asked for
+        verdicts about the calls of the response, and the shell finds them (`take_calls`); `unsupported_checks`: what
+        else it asked for."""
         self.parsed: ParsedRequest = parsed
         self.secrets: tuple[str, ...] = secrets
         """What the host is sent and may repeat: keys, mostly. Set it before the request is sent."""
         self._learned = learned if learned is not None else LearnedFields()
         self._recalled, self._reply_id, self._created, self._clock = recalled, reply_id, created, clock
         self._keeps_response, self._plays_rounds, self._search_access = keeps_response, plays_rounds, search_access
+        self._judges_calls, self._unsupported_checks = judges_calls, unsupported_checks
         self._client_headers = client_headers or {}
         self.headers: dict[str, str] = {}
         """The client's headers as the current target accepts them, with those that it needs. A shell decides which of
@@ -174,6 +195,7 @@ class Exchange:
         self._rounds: RoundsStream | None = None
         """The stream, if the exchange may have more than one round."""
         self._searches: SearchRule | None = None
+        self._judge: JudgeRule | None = None
         self._answers: AnswerRule | None = None
         """Checks the response of each round, where the client demands something that the host does not guarantee."""
         self._continued: ParsedRequest | None = None
@@ -342,7 +364,12 @@ class Exchange:
         if output_format is None and self.parsed.request.stream is True:
             is_same = accepts_ndjson and self.input_format == "ndjson" and not plan.translates
             output_format = "ndjson" if is_same else "sse"
-        if self._rounds is not None or self.prepared.search is not None or self.prepared.expected is not None:
+        if (
+            self._rounds is not None
+            or self._judges_calls
+            or self.prepared.search is not None
+            or self.prepared.expected is not None
+        ):
             return self._start_round(output_format or "json", limit, encoder)
         self.output_format = output_format or "json"
         self._stream = read_reply(
@@ -375,6 +402,8 @@ class Exchange:
         if expected is not None:
             self._answers = AnswerRule(played_by, expected, may_ask=self._plays_rounds)
             played_by = self._answers
+        if self._judges_calls:
+            played_by = self._judge = JudgeRule(played_by, self._unsupported_checks)
         self._stream = self._rounds = RoundsStream(
             plan.client,
             plan.reply,
@@ -457,6 +486,15 @@ class Exchange:
     def pending(self) -> tuple[Wanted, ...] | None:
         """What the shell has to do before `continue_with`, which may be nothing; None: the response is complete."""
         return None if self._rounds is None else self._rounds.pending
+
+    def take_calls(self) -> list[CallToJudge]:
+        """The calls that the client gets and that are complete since the last time, for a judge."""
+        return [] if self._judge is None else self._judge.take_calls()
+
+    @property
+    def awaits_verdicts(self) -> bool:
+        """Whether the response is complete but for the verdicts about its calls."""
+        return bool(self.pending) and all(isinstance(one, JudgeWanted) for one in self.pending or ())
 
     @property
     def host_searches(self) -> int:

@@ -33,6 +33,7 @@ from moonshim.errors import (
 )
 from moonshim.gateway.inbound.call import ClientCall
 from moonshim.gateway.inbound.session import session_of
+from moonshim.gateway.judging import Judging, judged_safeguards, open_judging, without_safeguards
 from moonshim.gateway.memory.routes import ConversationRoute
 from moonshim.gateway.observe.record import NO_ROUTE
 from moonshim.gateway.outbound.attempts import Attempts
@@ -57,7 +58,9 @@ _ABOUT_A_KEY: Final[frozenset[ProblemKind]] = frozenset({"authentication", "perm
 async def exchange(state: GatewayState, call: ClientCall) -> None:
     """Answer one client. Raises `MoonshimError` where the error can still have a status of its own."""
     snapshot, record = state.snapshot, call.record
-    parsed = await call.run_work(read_request, call.body, dialect=call.dialect.name, secret=state.secret)
+    safeguards = judged_safeguards(snapshot.config, call)
+    body = call.body if safeguards is None else without_safeguards(call.body)
+    parsed = await call.run_work(read_request, body, dialect=call.dialect.name, secret=state.secret)
     record.requested_model, record.streamed = parsed.request.model, parsed.request.stream is True
     record.session = session_of(call.headers, parsed.request, state.session_key, call.tenant)
     if call.trace is not None:
@@ -80,7 +83,28 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
         keeps_response=call.keeps_response,
         plays_rounds=True,
         search_access="none" if snapshot.config.web_search is None else "provider",
+        judges_calls=safeguards is not None,
+        unsupported_checks=() if safeguards is None else safeguards.unsupported,
     )
+    judging = None if safeguards is None else open_judging(state, snapshot, call, parsed, safeguards)
+    try:
+        await _try_targets(state, snapshot, call, current, targets, conversation, judging)
+    finally:
+        if judging is not None:
+            judging.close()
+
+
+async def _try_targets(
+    state: GatewayState,
+    snapshot: ConfigSnapshot,
+    call: ClientCall,
+    current: Exchange,
+    targets: list[Target],
+    conversation: ConversationRoute | None,
+    judging: Judging | None,
+) -> None:
+    """Send the request to one target after the other, until one has answered."""
+    record = call.record
     if record.streamed:
         headers = [(b"content-type", CONTENT_TYPES["sse"].encode()), *response_headers(call)]
         call.client_stream.keep_alive(snapshot.config.heartbeat_seconds, call.dialect.heartbeat, headers)
@@ -104,7 +128,7 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
             search = current.prepared.search
             record.search_fee = None if search is None else snapshot.search_fee(attempt.target, search.runner)
             upstream_attempt = UpstreamAttempt(
-                state, call, current, attempt.target, conversation, snapshot.config.web_search
+                state, call, current, attempt.target, conversation, snapshot.config.web_search, judging
             )
             await upstream_attempt.run()
         except HostFailed as failure:

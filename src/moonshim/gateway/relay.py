@@ -12,6 +12,7 @@ from typing import Final
 from moonshim.engine.exchange import Exchange
 from moonshim.gateway.client_stream import ClientStream
 from moonshim.gateway.inspector.trace import ExchangeTrace
+from moonshim.gateway.judging import Judging
 from moonshim.gateway.observe.stream_log import StreamLog
 
 __all__ = ["Relay", "is_comment"]
@@ -25,7 +26,14 @@ _COMMENT_STARTS: Final = b":\n"
 class Relay:
     """The responses of one attempt: one, or two if the first one is empty."""
 
-    def __init__(self, exchange: Exchange, client_stream: ClientStream, trace: ExchangeTrace | None) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        client_stream: ClientStream,
+        trace: ExchangeTrace | None,
+        judging: Judging | None = None,
+    ) -> None:
+        self._judging = judging
         self._exchange, self._client_stream, self._trace = exchange, client_stream, trace
         self.log: StreamLog | None = None
         self.frames = 0
@@ -73,6 +81,8 @@ class Relay:
         self.frames += data.count(b"\n\n")
         self.received += len(data)
         out = self._exchange.feed(data)
+        if self._judging is not None and (calls := self._exchange.take_calls()):
+            self._judging.offer(calls)
         if self._trace is not None:
             self._trace.chunk(data, out)
         return out

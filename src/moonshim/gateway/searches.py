@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from moonshim.config import WebSearch
-from moonshim.engine.exchange import SearchOutcome, Wanted
+from moonshim.engine.exchange import SearchOutcome, SearchWanted
 from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.state import GatewayState
@@ -20,12 +20,12 @@ _AT_ONCE: Final = 4
 
 
 async def search_all(
-    state: GatewayState, record: RequestRecord, settings: WebSearch | None, wanted: Sequence[Wanted]
+    state: GatewayState, record: RequestRecord, settings: WebSearch | None, wanted: Sequence[SearchWanted]
 ) -> list[SearchOutcome]:
     """Run these searches. One that fails has an outcome too."""
     room = asyncio.Semaphore(_AT_ONCE)
 
-    async def search(one: Wanted) -> SearchOutcome:
+    async def search(one: SearchWanted) -> SearchOutcome:
         async with room:
             return await _search(state, record, settings, one)
 
@@ -33,7 +33,7 @@ async def search_all(
 
 
 async def _search(
-    state: GatewayState, record: RequestRecord, settings: WebSearch | None, wanted: Wanted
+    state: GatewayState, record: RequestRecord, settings: WebSearch | None, wanted: SearchWanted
 ) -> SearchOutcome:
     if settings is None:
         return SearchOutcome(wanted.id, error="unavailable")

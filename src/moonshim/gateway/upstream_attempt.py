@@ -15,7 +15,15 @@ from msgspec.structs import replace
 
 from moonshim.config import Target, WebSearch, endpoint_of
 from moonshim.config.kimi_login import LoginKey
-from moonshim.engine.exchange import CONTENT_TYPES, Exchange, Wanted, describe_counts
+from moonshim.engine.exchange import (
+    CONTENT_TYPES,
+    Exchange,
+    JudgeOutcome,
+    Outcome,
+    SearchWanted,
+    Wanted,
+    describe_counts,
+)
 from moonshim.engine.hosts.errors.classify import ERROR_BYTES
 from moonshim.engine.prepare import ParsedRequest
 from moonshim.engine.stages import TransformerFailed
@@ -32,10 +40,12 @@ from moonshim.errors import (
 )
 from moonshim.gateway.client_stream import Header
 from moonshim.gateway.inbound.call import ClientCall
+from moonshim.gateway.judging import Judging
 from moonshim.gateway.memory.routes import ConversationRoute
 from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.booking import book_tokens, open_booking
-from moonshim.gateway.observe.record import Outcome, RequestRecord
+from moonshim.gateway.observe.record import Outcome as RequestOutcome
+from moonshim.gateway.observe.record import RequestRecord
 from moonshim.gateway.observe.stream_header import NOTHING_SENT
 from moonshim.gateway.outbound.request_headers import headers_for_host
 from moonshim.gateway.outbound.response_headers import to_client
@@ -89,9 +99,12 @@ class UpstreamAttempt:
         target: Target,
         conversation: ConversationRoute | None,
         web_search: WebSearch | None = None,
+        judging: Judging | None = None,
     ) -> None:
         self._state, self._call, self._exchange, self._target = state, call, exchange, target
-        self._conversation, self._web_search = conversation, web_search
+        self._conversation, self._web_search, self._judging = conversation, web_search, judging
+        if judging is not None:
+            judging.restart()
         self._record, self._client_stream = call.record, call.client_stream
         provider = target.provider
         one_key = len(provider.keys) < 2
@@ -115,7 +128,7 @@ class UpstreamAttempt:
         record.provider, record.model = provider.name, target.model
         record.changes = exchange.change_counts
         self._trace = call.trace
-        self._relay = Relay(exchange, call.client_stream, call.trace)
+        self._relay = Relay(exchange, call.client_stream, call.trace, judging)
         self._usage_deadline: float | None = None
         """When the ending no longer waits for usage."""
         if self._trace is not None:
@@ -242,8 +255,8 @@ class UpstreamAttempt:
                 elif take is None and self._sent and client_stream.open_direct():
                     take = relay.take
         except UpstreamError as error:
-            if exchange.has_ended and exchange.wants_retry:
-                return True  # all of the answer came, and another one replaces it
+            if exchange.has_ended and (exchange.wants_retry or exchange.awaits_verdicts):
+                return True  # all of the answer came
             self._is_cut_off = True
             await self._break_off(answer, problem_of(error), "broken")
             return False
@@ -356,11 +369,12 @@ class UpstreamAttempt:
         exchange, client_stream = self._exchange, self._client_stream
         try:
             await self._write(answer, last)
-            self._earlier = add_usage(self._earlier, await self._round_usage()) or self._earlier
-            outcomes = await search_all(self._state, self._record, self._web_search, pending)
+            cost = None if exchange.awaits_verdicts else await self._round_usage()
+            outcomes = await self._outcomes(pending)
             out = await self._call.run_work(exchange.continue_with, outcomes)
             if exchange.ending is not None:
                 return answer, out + exchange.end()
+            self._earlier = add_usage(self._earlier, cost) or self._earlier
             await self._write(answer, out)
             if self._trace is not None:
                 self._trace.attempt(exchange, self._target.provider.name, self._target.model, continues=True)
@@ -384,6 +398,17 @@ class UpstreamAttempt:
             following.close()
             raise
         return following, exchange.end()
+
+    async def _outcomes(self, pending: tuple[Wanted, ...]) -> list[Outcome]:
+        """What became of all that the exchange waits for."""
+        searches = [one for one in pending if isinstance(one, SearchWanted)]
+        outcomes: list[Outcome] = []
+        if searches:
+            outcomes += await search_all(self._state, self._record, self._web_search, searches)
+        if self._judging is not None and len(searches) < len(pending):
+            self._judging.offer(self._exchange.take_calls())
+            outcomes.append(JudgeOutcome(await self._judging.verdicts()))
+        return outcomes
 
     async def _round_usage(self) -> Usage:
         """The tokens of a round that another one follows; its input by estimate, if the host did not report it."""
@@ -460,7 +485,7 @@ class UpstreamAttempt:
             # Another host would not help a plug-in that raises.
             raise Refused(problem) if problem.blame == "us" else HostFailed(problem)
 
-    async def _break_off(self, answer: UpstreamResponse, problem: Problem, outcome: Outcome) -> None:
+    async def _break_off(self, answer: UpstreamResponse, problem: Problem, outcome: RequestOutcome) -> None:
         """The host is gone, the client is not: close what is open, and send the error.
 
         A response that had said how it ends is complete, whatever happened to its connection.
@@ -478,7 +503,7 @@ class UpstreamAttempt:
                 await self._begin(answer, last)
             await self._client_stream.write(last)
 
-    def _record_failure(self, problem: Problem, outcome: Outcome) -> None:
+    def _record_failure(self, problem: Problem, outcome: RequestOutcome) -> None:
         """How a response ended that had begun; the first failure counts."""
         record = self._record
         if record.outcome == "ok":

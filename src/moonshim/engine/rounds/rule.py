@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
@@ -10,8 +10,20 @@ from msgspec import Struct
 from moonshim.engine.values.conversation import Message, Part
 from moonshim.engine.values.events import Event, Failed, Finished
 from moonshim.engine.values.searches import ClientEvent, SearchError, SearchResult
+from moonshim.engine.values.verdicts import Verdict
 
-__all__ = ["MAX_ROUNDS", "NextRound", "Outcome", "RoundEnd", "RoundRule", "SearchOutcome", "SearchWanted", "Wanted"]
+__all__ = [
+    "MAX_ROUNDS",
+    "JudgeOutcome",
+    "JudgeWanted",
+    "NextRound",
+    "Outcome",
+    "RoundEnd",
+    "RoundRule",
+    "SearchOutcome",
+    "SearchWanted",
+    "Wanted",
+]
 
 MAX_ROUNDS = 10
 """Requests to the host in one exchange."""
@@ -34,9 +46,19 @@ class SearchOutcome(Struct, frozen=True):
     error: SearchError | None = None
 
 
-Wanted: TypeAlias = SearchWanted
+class JudgeWanted(Struct, frozen=True):
+    """The verdicts about all calls that `Exchange.take_calls` has given."""
+
+
+class JudgeOutcome(Struct, frozen=True):
+    """The verdicts, by the index of the call's block."""
+
+    verdicts: Mapping[int, Verdict]
+
+
+Wanted: TypeAlias = SearchWanted | JudgeWanted
 """Something that the shell has to do before the exchange goes on."""
-Outcome: TypeAlias = SearchOutcome
+Outcome: TypeAlias = SearchOutcome | JudgeOutcome
 """What became of it."""
 
 

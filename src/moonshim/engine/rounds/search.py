@@ -135,7 +135,7 @@ class SearchRule:
     # -- the next one ----------------------------------------------------------------
 
     def resume(self, outcomes: Sequence[Outcome]) -> NextRound:
-        done = {outcome.id: self._within_domains(outcome) for outcome in outcomes}
+        done = {one.id: self._within_domains(one) for one in outcomes if isinstance(one, SearchOutcome)}
         events: list[ClientEvent] = []
         results: list[ToolResult] = []
         calls: dict[str, ToolCall] = {}

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from moonshim.engine.values.events import Event
+from moonshim.engine.values.verdicts import CallsJudged
 
 __all__ = [
     "ClientEvent",
@@ -82,5 +83,6 @@ class PastSearch(Struct, frozen=True):
     """False: the model asked for it together with the search before it."""
 
 
-ClientEvent: TypeAlias = Event | SearchStarted | SearchEnded | TextCited
-"""What a client's encoder writes: the events of a response, and the searches that were run for it."""
+ClientEvent: TypeAlias = Event | SearchStarted | SearchEnded | TextCited | CallsJudged
+"""What a client's encoder writes: the events of a response, the searches that were run for it, and the verdicts about
+its calls."""

@@ -20,6 +20,7 @@ from moonshim.engine.exchange import Exchange, Form
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.plan import Plan
 from moonshim.engine.values.conversation import Change, Message
+from moonshim.engine.values.verdicts import CallToJudge, Verdict
 from moonshim.errors import Problem
 from moonshim.gateway.inspector.shapes import MessageShape, shape_of
 from moonshim.gateway.observe.record import RequestRecord
@@ -155,6 +156,7 @@ class ExchangeTrace:
         "shapes",
         "started",
         "truncated",
+        "verdicts",
     )
 
     def __init__(self, tracer: Tracer, number: str, record: RequestRecord, clock: Callable[[], float]) -> None:
@@ -169,6 +171,8 @@ class ExchangeTrace:
         """The conversation without its text, in privacy mode."""
         self.attempts: list[TracedAttempt] = []
         self.truncated = False
+        self.verdicts: Sequence[tuple[CallToJudge, Verdict]] = ()
+        """What the judge said about the calls of the response."""
         self.dropped = False
         """No longer recorded, to make room for others, although it may still run."""
         self._size = self._unreported = 0
@@ -275,6 +279,14 @@ class ExchangeTrace:
         if self._private and not self.dropped and answer.parts:
             self.shapes = [one for one in self.shapes if not one.answer] + [shape_of(answer, is_answer=True)]
 
+    def judged(self, verdicts: Sequence[tuple[CallToJudge, Verdict]]) -> None:
+        """The verdicts about all calls are there. In privacy mode they have no text."""
+        if self._private:
+            verdicts = [(replace(call, arguments=""), replace(verdict, explanation="")) for call, verdict in verdicts]
+        if not self.dropped:
+            self.verdicts = verdicts
+            self._grow(sum(len(call.arguments) + len(verdict.explanation) + _SHAPE for call, verdict in verdicts))
+
     def asked_again(self, reason: str) -> None:
         """The answer of the attempt failed, and another one for the same request follows in its place."""
         self.attempts[-1].error = reason
@@ -310,7 +322,7 @@ class ExchangeTrace:
         """Drop what was recorded; return how many bytes that were."""
         size, self._size = self._size, 0
         self.body, self.dropped, self._full = None, True, True
-        self.shapes = []
+        self.shapes, self.verdicts = [], ()
         for attempt in self.attempts:
             attempt.body = attempt.error_body = attempt.plan = None
             attempt.came, attempt.went, attempt.marks = bytearray(), bytearray(), bytearray()

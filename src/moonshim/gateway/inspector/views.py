@@ -12,6 +12,7 @@ from moonshim.engine.hosts.errors.body import mask_secrets
 from moonshim.engine.prepare import read_request
 from moonshim.engine.values.conversation import Media, Message, Reasoning, Text, ToolCall, ToolResult
 from moonshim.engine.values.tool_calls import FoundCall, walk_calls
+from moonshim.engine.values.verdicts import CallToJudge, Verdict
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import MoonshimError
 from moonshim.gateway.inspector.bodies import readable_body
@@ -66,6 +67,7 @@ def summary_of(trace: ExchangeTrace, worker: int = 0) -> Json:
         "prefix_lost": record.prefix_lost,
         "repairs": record.repairs,
         "changes": record.changes,
+        "judged": record.judged,
     }
     return {name: _short(value) if type(value) is str else value for name, value in summary.items()}
 
@@ -100,6 +102,7 @@ def detail_of(trace: ExchangeTrace, worker: int = 0, *, number: int | None = Non
         },
         "host_dialect": None if attempt is None or attempt.profile is None else attempt.profile.dialect,
         "ids": _ids(body, sent),
+        "verdicts": without_secrets([_verdict(call, verdict) for call, verdict in trace.verdicts]),
         "attempts": [_attempt(trace, one) for one in list(trace.attempts)],
         "attempt": trace.attempts.index(attempt) if attempt is not None else None,
         "timeline": list(timeline_of(trace)),
@@ -130,6 +133,16 @@ def chain_of(trace: ExchangeTrace, number: int | None) -> list[TracedAttempt]:
 
 def _stream(stream: RecordedStream, *, truncated: bool) -> Json:
     return {"rows": stream.rows, "left_out": stream.left_out, "truncated": truncated}
+
+
+def _verdict(call: CallToJudge, verdict: Verdict) -> Json:
+    return {
+        "name": call.name,
+        "arguments": call.arguments[:_UNREAD],
+        "outcome": verdict.outcome,
+        "reason": verdict.reason,
+        "explanation": verdict.explanation,
+    }
 
 
 def _attempt(trace: ExchangeTrace, one: TracedAttempt) -> Json:

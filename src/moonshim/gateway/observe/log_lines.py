@@ -143,6 +143,7 @@ def fields_of(record: RequestRecord) -> dict[str, Any]:
         "output_tokens": total.output_tokens,
         "cached_tokens": total.cached_tokens,
         "searches": total.searches or None,
+        "judged": record.judged,
         "estimated": total.estimated or None,
         "prefix_lost": record.prefix_lost,
         **_cost_fields(total),
@@ -216,6 +217,9 @@ def _notes(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
         notes.append(("yellow", f"mended: {mended}"))
     if searches := fields.get("searches"):
         notes.append(("dim", f"{searches} web search{'es' if searches > 1 else ''}"))
+    if judged := fields.get("judged"):
+        flagged = judged.get("flagged", 0)
+        notes.append(("yellow" if flagged else "dim", f"judged: {flagged} of {sum(judged.values())} flagged"))
     if lost := fields.get("prefix_lost"):
         notes.append(("yellow", f"cache lost: {lost}"))
     if failures := fields.get("store_failures"):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from moonshim.engine.formats import is_kimi_model, kimi_generation
+from moonshim.engine.values.verdicts import Verdict
 from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.usage.budgets import BudgetState
@@ -88,6 +89,7 @@ class Metrics:
             "asked_again_tokens", "Tokens of answers that were replaced by a second one", "provider", "direction"
         )
         self._searches = counter("searches", "Web searches that the gateway ran", "provider", "outcome")
+        self._judged = counter("judged_calls", "Calls that Claude Code asked about", "outcome", "reason")
         self._store_failures = counter("store_failures", "Failed store operations", "operation")
         self._reloads = counter("reloads", "Configuration reloads", "result")
         self._open = gauge("requests_open", "Requests in progress", together="livesum")
@@ -187,6 +189,16 @@ class Metrics:
     def count_search(self, provider: str, outcome: str) -> None:
         """Count a web search: `ok`, or why it failed."""
         self._child(self._searches, provider, outcome).inc()
+
+    def count_judged(self, verdict: Verdict) -> None:
+        """Count a verdict about a call."""
+        self._child(self._judged, verdict.outcome, verdict.reason).inc()
+
+    def observe_judge(self, record: RequestRecord) -> None:
+        """Count what a request to the judge used. It is no request of a client."""
+        model = model_family(record.model or record.requested_model)
+        for used in (*(one for one, _ in record.booked_earlier), *([record.booked] if record.booked else ())):
+            self._count_usage(used, used.model if record.is_listed else model)
 
     def set_breaker(self, provider: str, *, is_open: bool) -> None:
         self._child(self._breakers, provider).set(1 if is_open else 0)

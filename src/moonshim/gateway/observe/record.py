@@ -82,6 +82,8 @@ class RequestRecord(Struct, kw_only=True):
     cached_tokens: int | None = None
     searches: int = 0
     """Web searches that the gateway or the host ran for it, failed ones not counted."""
+    judged: dict[str, int] = field(default_factory=dict)
+    """Verdicts about its calls, by outcome; empty: it asked for none, or has no calls."""
     estimated: bool = False
     """Whether some of the tokens are estimates, because the response was cut off or its host reported none."""
     spans: RequestSpans | None = None

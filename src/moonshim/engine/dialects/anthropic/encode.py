@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from moonshim.engine.dialects.anthropic.blocks import LEGAL_ID, REDACTED, parse_input
 from moonshim.engine.dialects.anthropic.errors import render_failed
 from moonshim.engine.dialects.anthropic.parts import Json
+from moonshim.engine.dialects.anthropic.safeguards import write_safeguard_results
 from moonshim.engine.dialects.anthropic.searches import write_citation, write_results, write_search
 from moonshim.engine.dialects.anthropic.stop_reasons import FINISH_REASONS, STOP_REASONS
 from moonshim.engine.dialects.anthropic.usage import write_usage
@@ -38,6 +39,7 @@ from moonshim.engine.values.events import (
 )
 from moonshim.engine.values.searches import ClientEvent, SearchEnded, SearchStarted, TextCited
 from moonshim.engine.values.tool_calls import walk_calls
+from moonshim.engine.values.verdicts import CallsJudged
 
 __all__ = ["MessagesEncoder", "encode_response"]
 
@@ -84,6 +86,9 @@ class MessagesEncoder:
         self._foreign_open: int | None = None
         self._suspended: BlockOpened | None = None
         self._searches = 0
+        self._call_ids: dict[int, str] = {}
+        """The ids that the client has got, by the index of the block."""
+        self._judged: CallsJudged | None = None
 
     def feed(self, event: ClientEvent) -> list[Json]:
         """The payloads that tell this event."""
@@ -114,6 +119,9 @@ class MessagesEncoder:
                 return [*self._interrupt(), *self._whole_block(write_results(event, self._reply.signer))]
             case TextCited():
                 return self._cite(event)
+            case CallsJudged():
+                self._judged = event
+                return []
             case _:
                 assert_never(event)
 
@@ -161,7 +169,9 @@ class MessagesEncoder:
         self._over = True
         reason = stop_reason(finished)
         stopped = finished.stop_sequence if reason == "stop_sequence" else None
-        delta = {"stop_reason": reason, "stop_sequence": stopped}
+        delta: Json = {"stop_reason": reason, "stop_sequence": stopped}
+        if self._judged is not None:
+            delta["safeguard_results"] = write_safeguard_results(self._judged, self._call_ids)
         usage = write_usage(self._with_input(finished.usage))
         if self._searches:
             usage["server_tool_use"] = {"web_search_requests": self._searches}
@@ -221,6 +231,7 @@ class MessagesEncoder:
         wire_id = self._distinct().take(
             lambda mark: add_client_suffix(given, mark) if whole else anthropic_id(given, mark)
         )
+        self._call_ids[opened.index] = wire_id
         tool = self._reply.tools.get(opened.name or "")
         name = tool.name if tool is not None else opened.name or ""
         return {"type": "tool_use", "id": wire_id, "name": name, "input": {}}

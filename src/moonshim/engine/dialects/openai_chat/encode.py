@@ -25,6 +25,7 @@ from moonshim.engine.values.events import (
     Started,
 )
 from moonshim.engine.values.searches import ClientEvent, SearchEnded, SearchStarted, TextCited
+from moonshim.engine.values.verdicts import CallsJudged
 
 __all__ = ["ChatEncoder", "encode_choices", "encode_response"]
 
@@ -94,7 +95,7 @@ class ChatEncoder:
                 self._annotated += 1
                 numbered = {"index": self._annotated - 1, **_annotation(event, self._offsets[event.index])}
                 return [self._chunk({"annotations": [numbered]})]
-            case Repaired() | SearchStarted() | SearchEnded():
+            case Repaired() | SearchStarted() | SearchEnded() | CallsJudged():
                 return []
             case _:
                 assert_never(event)

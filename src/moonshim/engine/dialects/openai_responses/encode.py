@@ -30,6 +30,7 @@ from moonshim.engine.values.events import (
     Started,
 )
 from moonshim.engine.values.searches import ClientEvent, SearchEnded, SearchStarted, TextCited
+from moonshim.engine.values.verdicts import CallsJudged
 
 __all__ = ["ResponsesEncoder", "encode_response"]
 
@@ -85,7 +86,7 @@ class ResponsesEncoder:
             case TextCited(index=index):
                 item = self._items[-1] if self._open == index else None
                 return self._placed(item.cited(event)) if isinstance(item, MessageItem) else []
-            case Repaired() | Opaque():
+            case Repaired() | Opaque() | CallsJudged():
                 return []
             case _:
                 assert_never(event)

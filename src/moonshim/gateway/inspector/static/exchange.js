@@ -124,6 +124,17 @@ export async function show(main, context, [id, tab]) {
   };
 }
 
+function verdicts(listed) {
+  if (!listed.length) return [];
+  const why = (one) => (one.reason === "judged" ? one.explanation : [one.reason.replaceAll("_", " "), one.explanation].filter(Boolean).join(": "));
+  return [
+    h("h2", {}, "Verdicts of the judge"),
+    h("table", { class: "ids" }, h("thead", {}, h("tr", {}, ["Tool", "Arguments", "Verdict", "Why"].map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", {}, listed.map((one) => h("tr", { class: one.outcome === "flagged" ? "changed" : "" }, h("td", {}, plain(one.name)),
+        h("td", {}, h("code", {}, longText(plain(one.arguments), { limit: 300 }))), h("td", {}, plain(one.outcome.replaceAll("_", " "))), h("td", {}, plain(why(one))))))),
+  ];
+}
+
 function tokenCount(count, note) {
   return count === null || count === undefined ? "–" : `${integer(count)} tokens${note ? ` (${note})` : ""}`;
 }
@@ -210,6 +221,7 @@ function details(detail) {
       tokens("Read from the cache", one.cache_read_tokens), tokens("Written to the cache", one.cache_write_tokens),
       tokens("Of these for one hour", one.cache_write_1h_tokens), tokens("Input in all", one.input_tokens),
       row("Prefix", one.prefix_lost ?? (one.cache_read_tokens ? "kept" : "no cache reads reported")))),
+    ...verdicts(detail.verdicts ?? []),
     h("h2", {}, "Tool call ids"),
     ids.length
       ? h("table", { class: "ids" }, h("thead", {}, h("tr", {}, ["Tool", "At the client", "At the host"].map((name) => h("th", { scope: "col" }, name)))),

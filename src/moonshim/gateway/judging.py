@@ -1,0 +1,372 @@
+"""Calls of a response, as they become complete -> verdicts of the configured judge, while the rest of it streams.
+
+`engine.judge` knows what a judge is asked and what its answer means. This sends the requests. They are the owner's:
+they may use a model that the client's key may not, they count against the budget of that key, they are booked as
+`judge`, and nothing about them opens a circuit breaker. Whatever goes wrong, a call without a clear permission is
+flagged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, Final
+
+from moonshim.config import Config, Target, endpoint_of
+from moonshim.engine.dialects.anthropic.safeguards import SAFEGUARDS, Safeguards, read_safeguards
+from moonshim.engine.dialects.registry import dialect_named
+from moonshim.engine.exchange import Exchange
+from moonshim.engine.hosts.errors.classify import ERROR_BYTES
+from moonshim.engine.judge import AT_ONCE, Case, build_request, decide_without_model, read_case, read_verdicts
+from moonshim.engine.prepare import ParsedRequest, read_request
+from moonshim.engine.values.conversation import Text
+from moonshim.engine.values.events import Finished
+from moonshim.engine.values.verdicts import CallToJudge, Reason, Verdict
+from moonshim.engine.wire.json_codec import encode
+from moonshim.errors import MoonshimError, Refused, UpstreamError, UpstreamUnreachable, problem_of
+from moonshim.gateway.client_stream import ClientStream
+from moonshim.gateway.inbound.budgets import BudgetRefusal
+from moonshim.gateway.inbound.call import ClientCall
+from moonshim.gateway.observe import logs
+from moonshim.gateway.observe.booking import book_tokens, open_booking, settle_booking
+from moonshim.gateway.observe.record import RequestRecord
+from moonshim.gateway.outbound.request_headers import headers_for_host
+from moonshim.gateway.state import ConfigSnapshot, GatewayState
+from moonshim.http_client import UpstreamRequest
+from moonshim.usage.estimate import complete_usage, is_complete
+
+__all__ = ["JUDGE", "Judging", "judged_safeguards", "open_judging", "without_safeguards"]
+
+JUDGE: Final = "judge"
+"""The client's name in the books, and the path in the inspector."""
+_DIALECT: Final = "openai_chat"
+_NONCE_BYTES: Final = 12
+_MAX_ANSWER_BYTES: Final = 1024 * 1024
+_REWRITTEN: Final = frozenset({"structured_output", "structured_output_invalid", "answer_corrected"})
+"""Repairs after which the text is not what the judge wrote."""
+_SAID: Final[dict[Reason, str]] = {
+    "failed": "The judge of this gateway failed, so the call was not allowed.",
+    "slow": "The judge of this gateway did not answer in time, so the call was not allowed.",
+    "over_budget": "The budget of this key is used up, so the call could not be checked.",
+    "not_in_form": "The judge of this gateway gave no clear answer, so the call was not allowed.",
+}
+
+
+def judged_safeguards(config: Config, call: ClientCall) -> Safeguards | None:
+    """What this gateway judges itself for the request; None: nothing. Raises `InvalidInput`."""
+    if config.claude_code.judge_model is None or call.dialect.name != "anthropic":
+        return None
+    return read_safeguards(call.body)
+
+
+def open_judging(
+    state: GatewayState, snapshot: ConfigSnapshot, call: ClientCall, parsed: ParsedRequest, safeguards: Safeguards
+) -> Judging:
+    case = read_case(parsed.request.messages, safeguards.context)
+    return Judging(state, snapshot, call, case)
+
+
+def without_format(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The request for a host without structured output."""
+    return {key: value for key, value in body.items() if key != "response_format"}
+
+
+def without_safeguards(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The request for a host, which is not asked to judge too."""
+    return {key: value for key, value in body.items() if key != SAFEGUARDS}
+
+
+class _Undecided(Exception):
+    """There is no verdict, for this reason. Nobody sees the detail but the operator."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason: Reason = reason
+
+
+class Judging:
+    """The verdicts about the calls of one response. One request to the judge runs at a time."""
+
+    def __init__(self, state: GatewayState, snapshot: ConfigSnapshot, call: ClientCall, case: Case) -> None:
+        self._state, self._snapshot, self._call, self._case = state, snapshot, call, case
+        self._seconds = snapshot.config.claude_code.judge_seconds
+        self._worker: asyncio.Task[None] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._earlier = self._case
+        self._queue: list[CallToJudge] = []
+        self._calls: dict[int, CallToJudge] = {}
+        self._verdicts: dict[int, Verdict] = {}
+
+    def restart(self) -> None:
+        """The response starts anew, at another host."""
+        self._stop()
+        self._forget()
+
+    def offer(self, calls: Sequence[CallToJudge]) -> None:
+        """These calls of the response are complete."""
+        for call in calls:
+            self._calls[call.index] = call
+            if (verdict := decide_without_model(call)) is not None:
+                self._verdicts[call.index] = verdict
+                self._earlier = self._earlier.followed_by([call])
+            else:
+                self._queue.append(call)
+        if self._queue and (self._worker is None or self._worker.done()):
+            self._worker = asyncio.create_task(self._work())
+
+    async def verdicts(self) -> dict[int, Verdict]:
+        """The verdicts about all calls, as soon as they are there, and before the time is over."""
+        if self._worker is not None:
+            await asyncio.wait([self._worker], timeout=self._seconds)
+            self._stop()
+        for index in self._calls:
+            if index not in self._verdicts:
+                self._verdicts[index] = Verdict("flagged", "slow", _SAID["slow"])
+        self._report()
+        return self._verdicts
+
+    def _stop(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.cancel()
+
+    def close(self) -> None:
+        """The client is gone, or has its response."""
+        self._stop()
+
+    async def _work(self) -> None:
+        while self._queue:
+            batch, self._queue = self._queue[:AT_ONCE], self._queue[AT_ONCE:]
+            try:
+                async with asyncio.timeout(self._seconds):
+                    verdicts = await self._ask(batch)
+            except (_Undecided, TimeoutError) as error:
+                reason: Reason = error.reason if isinstance(error, _Undecided) else "slow"
+                verdicts = {call.index: Verdict("flagged", reason, _SAID[reason]) for call in batch}
+                problem = str(error) or f"no answer within {self._seconds:g} s"
+                logs.event(
+                    "judge_failed",
+                    level="warning",
+                    request_id=self._call.request_id,
+                    model=self._snapshot.config.claude_code.judge_model,
+                    reason=reason,
+                    problem=problem,
+                )
+            self._verdicts.update(verdicts)
+            self._earlier = self._earlier.followed_by(batch)
+
+    def _report(self) -> None:
+        record, metrics = self._call.record, self._state.metrics
+        for verdict in self._verdicts.values():
+            metrics.count_judged(verdict)
+        record.judged = dict(Counter(verdict.outcome for verdict in self._verdicts.values()))
+        listed = [(self._calls[index], verdict) for index, verdict in sorted(self._verdicts.items())]
+        if self._call.trace is not None:
+            self._call.trace.judged(listed)
+        if flagged := [(call, verdict) for call, verdict in listed if verdict.outcome == "flagged"]:
+            logs.event(
+                "calls_flagged",
+                request_id=self._call.request_id,
+                model=self._snapshot.config.claude_code.judge_model,
+                tools=[call.name[:64] for call, _ in flagged],
+                reasons=[verdict.reason for _, verdict in flagged],
+            )
+
+    # -- a request to the judge ------------------------------------------------------
+
+    async def _ask(self, batch: Sequence[CallToJudge]) -> dict[int, Verdict]:
+        """Raises `_Undecided`."""
+        try:
+            return await _JudgeRequest(self._state, self._snapshot, self._call).run(self._earlier, batch)
+        except BudgetRefusal as error:
+            raise _Undecided("over_budget", str(error)) from error
+        except MoonshimError as error:
+            raise _Undecided("failed", problem_of(error).in_short) from error
+        except _Undecided:
+            raise
+        except Exception as error:  # a plug-in that raises, or a bug: nothing may pass because of it
+            logs.log_error(self._call.record, error)
+            raise _Undecided("failed", type(error).__name__) from error
+
+
+class _JudgeRequest:
+    """One request, with a record of its own in the books, the metrics and the inspector."""
+
+    def __init__(self, state: GatewayState, snapshot: ConfigSnapshot, client: ClientCall) -> None:
+        self._state, self._snapshot = state, snapshot
+        self._model = snapshot.config.claude_code.judge_model or ""
+        asked = client.record
+        self._record = record = RequestRecord(
+            request_id=asked.request_id,
+            path=JUDGE,
+            dialect=_DIALECT,
+            client=JUDGE,
+            key=asked.key,
+            session=asked.session,
+            requested_model=self._model,
+            started=time.time(),
+        )
+        inspector = state.inspector
+        self._call = ClientCall(
+            dialect=dialect_named(_DIALECT),
+            headers=client.headers,  # of a client whose key is passed on
+            query={},
+            record=record,
+            client_stream=ClientStream(_nothing, _discard),
+            key=client.key,
+            tenant=client.tenant,
+            held=client.held,
+            threads=client.threads,
+            trace=None if inspector is None else inspector.tracer.start(record),
+        )
+        # Kimi Code accepts only agents that it knows.
+        agent = client.headers.get("user-agent")
+        self._headers = {} if agent is None else {"user-agent": agent}
+
+    async def run(self, case: Case, batch: Sequence[CallToJudge]) -> dict[int, Verdict]:
+        """The verdicts. Raises `MoonshimError` or `_Undecided`."""
+        state, record, began = self._state, self._record, self._state.clock()
+        request = build_request(self._model, case, batch, os.urandom(_NONCE_BYTES).hex())
+        try:
+            if self._call.trace is not None:
+                self._call.trace.request([encode(request.body)])
+            answer = await self._answer(request.body)
+            verdicts = read_verdicts(answer, request.calls)
+            if verdicts is None:
+                raise _Undecided("not_in_form", "the answer is not one verdict for each call")
+            record.status = 200
+            return verdicts
+        except BaseException as error:
+            record.outcome = "client_gone" if isinstance(error, asyncio.CancelledError) else "upstream_error"
+            record.error = None if isinstance(error, asyncio.CancelledError) else str(error)
+            raise
+        finally:
+            record.seconds = state.clock() - began
+            settle_booking(state.ledger, record)
+            try:
+                await state.spending.settle(record)
+            finally:
+                if self._call.trace is not None:
+                    self._call.trace.finish()
+                state.metrics.observe_judge(record)
+
+    async def _answer(self, body: dict[str, Any]) -> str:
+        """The text that the first host answers which can be reached; each is asked once, or twice if it refuses a field
+        that can be left out."""
+        state, snapshot = self._state, self._snapshot
+        parsed = read_request(body, dialect=_DIALECT)
+        targets = await state.spending.admit(self._call, parsed, snapshot.router.targets(self._model), snapshot.price)
+        guided, plain = self._exchange(parsed), self._exchange(read_request(without_format(body), dialect=_DIALECT))
+        failed: MoonshimError | None = None
+        for target in targets:
+            try:
+                for _ in range(2):
+                    exchange = guided
+                    expected = exchange.prepare(snapshot.request_target(target)).expected
+                    if expected is not None and expected.is_described:
+                        # The host has no structured output. The prompt says it already, and an answer is never put
+                        # right here: one with words around it is none.
+                        exchange = plain
+                        exchange.prepare(snapshot.request_target(target))
+                    try:
+                        return await self._ask_host(exchange, target)
+                    except Refused as error:
+                        failed = error
+                        if not exchange.correct(error.problem):
+                            break
+            except MoonshimError as error:
+                failed = error
+        raise failed or _Undecided("failed", f"no provider has the model {self._model!r}")
+
+    def _exchange(self, parsed: ParsedRequest) -> Exchange:
+        return Exchange(parsed, self._snapshot.learned, client_headers=self._headers, clock=time.time)
+
+    async def _ask_host(self, exchange: Exchange, target: Target) -> str:
+        """Raises `Refused` for an error of the host, and `UpstreamError`."""
+        state, record, provider, trace = self._state, self._record, target.provider, self._call.trace
+        record.attempts += 1
+        record.provider, record.model, record.price = provider.name, target.model, self._snapshot.price(target)
+        key = state.provider_keys.key_for(provider, self._call.tenant)
+        if key is not None and key.problem is not None:
+            raise _Undecided("failed", key.problem)
+        streams = exchange.prepared.body.get("stream") is True
+        headers = headers_for_host(self._call, target, key, exchange, streams=streams)
+        sent_keys = (headers[name] for name in ("authorization", "x-api-key") if name in headers)
+        exchange.secrets = (*provider.headers.values(), *sent_keys)
+        body = encode(exchange.prepared.body)
+        if trace is not None:
+            trace.attempt(exchange, provider.name, target.model)
+            trace.sent(exchange, body)
+        request = UpstreamRequest(
+            url=endpoint_of(provider),
+            headers=headers,
+            body=body,
+            timeouts=provider.timeouts,
+            proxy=provider.proxy,
+            ca_bundle=provider.ca_bundle,
+        )
+        open_booking(state.ledger, record, target, exchange)
+        is_billed = True
+        try:
+            try:
+                answer = await state.upstream.open(request)
+            except UpstreamError as error:
+                is_billed = not isinstance(error, UpstreamUnreachable)
+                raise
+            try:
+                if not 200 <= answer.status <= 299:
+                    is_billed = False
+                    refusal = await answer.read_all(ERROR_BYTES, cut=True)
+                    if trace is not None:
+                        trace.refused(answer.status, refusal)
+                    problem = exchange.error_from(answer.status, answer.headers, refusal)
+                    state.provider_keys.failed(provider, key, problem)
+                    raise Refused(problem)
+                exchange.start_response(
+                    answer.headers.get("content-type"), output_format="json", limit=_MAX_ANSWER_BYTES
+                )
+                if trace is not None:
+                    trace.opened(exchange, answer.connect_seconds)
+                while data := await answer.read():
+                    exchange.feed(data)
+                    if trace is not None:
+                        trace.chunk(data, b"")
+                out = exchange.end()
+                if trace is not None:
+                    trace.chunk(b"", out)
+            finally:
+                answer.close()
+        finally:
+            if is_billed:
+                self._book(exchange, target)
+        if exchange.problem is not None:
+            raise Refused(exchange.problem)
+        if not isinstance(exchange.ending, Finished) or exchange.ending.reason != "stop":
+            raise _Undecided("not_in_form", "the answer was cut off")
+        if exchange.repair_counts.keys() & _REWRITTEN:
+            raise _Undecided("not_in_form", "there is text around the answer")
+        return "".join(part.text for part in exchange.message.parts if isinstance(part, Text))
+
+    def _book(self, exchange: Exchange, target: Target) -> None:
+        """Also what was cut off counts: its host charges for it."""
+        whole = isinstance(exchange.ending, Finished)
+        usage, counted = exchange.usage, is_complete(exchange.usage, whole=whole)
+        if not counted:
+            usage = complete_usage(usage, exchange.parsed.request, exchange.message, whole=whole)
+        assert usage is not None
+        book_tokens(self._record, usage, target, estimated=not counted)
+        if self._call.trace is not None:
+            self._call.trace.counted(self._record, exchange.message)
+
+
+async def _nothing() -> MutableMapping[str, Any]:
+    return {"type": "http.disconnect"}
+
+
+async def _discard(message: MutableMapping[str, Any]) -> None:
+    """There is no client."""
