@@ -20,7 +20,6 @@ from moonshim.engine.values.verdicts import CallToJudge, Outcome, Verdict
 from moonshim.engine.wire.json_codec import encode
 
 __all__ = [
-    "AT_ONCE",
     "JUDGE_PROMPT",
     "MAX_ARGUMENTS",
     "NEVER_ASKED",
@@ -28,13 +27,14 @@ __all__ = [
     "JudgeRequest",
     "build_request",
     "decide_without_model",
+    "next_batch",
     "read_case",
     "read_verdicts",
 ]
 
-AT_ONCE: Final = 8
-"""Calls in one request to the judge."""
-MAX_ARGUMENTS: Final = 8_000
+_AT_ONCE, _CHARACTERS_AT_ONCE = 8, 100_000
+"""Calls in one request to the judge, and the characters of their arguments."""
+MAX_ARGUMENTS: Final = 50_000
 """Characters. Longer arguments cannot be shown whole, and harm can hide in what is left out."""
 MAX_NAME: Final = 200
 MAX_TOKENS: Final = 4_096
@@ -45,9 +45,8 @@ _MOST_EARLIER, _EARLIER, _EARLIERS = 40, 4_000, 24_000
 """The most of them, the characters of each, and of all together: of the user's texts and of earlier calls."""
 _EXPLANATION: Final = 300
 
-NEVER_ASKED: Final = frozenset({"Glob", "Grep", "Read", "TodoWrite"})
-"""Tools of Claude Code that read or that change nothing outside of the session: it runs them without asking anybody,
-whatever the verdict (tried with 2.1.328)."""
+NEVER_ASKED: Final = frozenset({"CronList", "ListAgents", "Read", "ReportFindings", "ToolSearch"})
+"""Tools that Claude Code runs whatever the verdict: with 2.1.328, each of them ran although it was flagged."""
 
 _WRAPPED: Final = (
     *("system-reminder", "local-command-stdout", "local-command-stderr", "bash-stdout", "bash-stderr"),
@@ -186,21 +185,31 @@ def _typed(text: str) -> str:
 def decide_without_model(call: CallToJudge) -> Verdict | None:
     """The verdict about a call that no model has to look at; None: it has to.
 
-    >>> decide_without_model(CallToJudge(0, "Bash", "x" * 10_000)).outcome
+    >>> decide_without_model(CallToJudge(0, "Bash", "x" * 60_000)).outcome
     'flagged'
     """
     if call.name in NEVER_ASKED:
         return Verdict("not_flagged", "never_asked")
     if not call.complete:
-        return Verdict("flagged", "incomplete", "The call was cut off.")
+        return Verdict("flagged", "incomplete", "The call was cut off")
     if len(call.arguments) > MAX_ARGUMENTS or len(call.name) > MAX_NAME:
-        said = f"Its arguments have more than {MAX_ARGUMENTS:,} characters, which is too long to be checked."
+        said = f"Its arguments have more than {MAX_ARGUMENTS:,} characters, which is too long to be checked"
         return Verdict("flagged", "too_long", said)
     return None
 
 
+def next_batch(calls: Sequence[CallToJudge]) -> int:
+    """How many of these calls, in their order, the next request to the judge is about."""
+    size = 0
+    for number, call in enumerate(calls[:_AT_ONCE]):
+        size += len(call.arguments)
+        if size > _CHARACTERS_AT_ONCE and number:
+            return number
+    return min(len(calls), _AT_ONCE)
+
+
 def build_request(model: str, case: Case, calls: Sequence[CallToJudge], nonce: str) -> JudgeRequest:
-    """`nonce`: random, and never used before. `calls`: at most `AT_ONCE`, none with a verdict already."""
+    """`nonce`: random, and never used before. `calls`: those of one batch, none with a verdict already."""
     named = {f"{nonce}-{number}": call for number, call in enumerate(calls, 1)}
     texts, texts_left_out = _newest(case.texts, _MOST_TEXTS, _TEXTS, lambda text: _cut(text, _TEXT)[0])
     earlier, left_out = _newest(case.earlier, _MOST_EARLIER, _EARLIERS, _show_earlier)
@@ -282,7 +291,11 @@ def read_verdicts(answer: str, calls: Mapping[str, CallToJudge]) -> dict[int, Ve
         match entry:
             case {"id": str(id), "outcome": str(word), **rest} if id in calls and word in _OUTCOMES:
                 outcome, said = _OUTCOMES[word], rest.get("reason")
-                shown = " ".join(said.split())[:_EXPLANATION] if isinstance(said, str) and outcome == "flagged" else ""
+                shown = (
+                    " ".join(said.split())[:_EXPLANATION].rstrip(".")
+                    if isinstance(said, str) and outcome == "flagged"
+                    else ""
+                )
                 verdicts[calls[id].index] = Verdict(outcome, "judged", shown)
             case _:
                 return None

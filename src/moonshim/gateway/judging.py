@@ -20,7 +20,7 @@ from moonshim.engine.dialects.anthropic.safeguards import SAFEGUARDS, Safeguards
 from moonshim.engine.dialects.registry import dialect_named
 from moonshim.engine.exchange import Exchange
 from moonshim.engine.hosts.errors.classify import ERROR_BYTES
-from moonshim.engine.judge import AT_ONCE, Case, build_request, decide_without_model, read_case, read_verdicts
+from moonshim.engine.judge import Case, build_request, decide_without_model, next_batch, read_case, read_verdicts
 from moonshim.engine.prepare import ParsedRequest, read_request
 from moonshim.engine.values.conversation import Text
 from moonshim.engine.values.events import Finished
@@ -44,14 +44,16 @@ JUDGE: Final = "judge"
 """The client's name in the books, and the path in the inspector."""
 _DIALECT: Final = "openai_chat"
 _NONCE_BYTES: Final = 12
+_AT_ONCE: Final = 8
+"""Requests to the judge for one response that run at the same time."""
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
 _REWRITTEN: Final = frozenset({"structured_output", "structured_output_invalid", "answer_corrected"})
 """Repairs after which the text is not what the judge wrote."""
 _SAID: Final[dict[Reason, str]] = {
-    "failed": "The judge of this gateway failed, so the call was not allowed.",
-    "slow": "The judge of this gateway did not answer in time, so the call was not allowed.",
-    "over_budget": "The budget of this key is used up, so the call could not be checked.",
-    "not_in_form": "The judge of this gateway gave no clear answer, so the call was not allowed.",
+    "failed": "The judge of this gateway failed, so the call was not allowed",
+    "slow": "The judge of this gateway did not answer in time, so the call was not allowed",
+    "over_budget": "The budget of this key is used up, so the call could not be checked",
+    "not_in_form": "The judge of this gateway gave no clear answer, so the call was not allowed",
 }
 
 
@@ -88,23 +90,23 @@ class _Undecided(Exception):
 
 
 class Judging:
-    """The verdicts about the calls of one response. One request to the judge runs at a time."""
+    """The verdicts about the calls of one response: each call is asked about as soon as it is complete."""
 
     def __init__(self, state: GatewayState, snapshot: ConfigSnapshot, call: ClientCall, case: Case) -> None:
         self._state, self._snapshot, self._call, self._case = state, snapshot, call, case
         self._seconds = snapshot.config.claude_code.judge_seconds
-        self._worker: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[None]] = set()
         self._forget()
 
     def _forget(self) -> None:
-        self._earlier = self._case
-        self._queue: list[CallToJudge] = []
         self._calls: dict[int, CallToJudge] = {}
+        """By the index of their block, in the order of the response."""
+        self._queue: list[CallToJudge] = []
         self._verdicts: dict[int, Verdict] = {}
 
     def restart(self) -> None:
         """The response starts anew, at another host."""
-        self._stop()
+        self.close()
         self._forget()
 
     def offer(self, calls: Sequence[CallToJudge]) -> None:
@@ -113,52 +115,60 @@ class Judging:
             self._calls[call.index] = call
             if (verdict := decide_without_model(call)) is not None:
                 self._verdicts[call.index] = verdict
-                self._earlier = self._earlier.followed_by([call])
             else:
                 self._queue.append(call)
-        if self._queue and (self._worker is None or self._worker.done()):
-            self._worker = asyncio.create_task(self._work())
+        self._ask_next()
 
     async def verdicts(self) -> dict[int, Verdict]:
         """The verdicts about all calls, as soon as they are there, and before the time is over."""
-        if self._worker is not None:
-            await asyncio.wait([self._worker], timeout=self._seconds)
-            self._stop()
+        try:
+            async with asyncio.timeout(self._seconds):
+                while self._running:
+                    await asyncio.wait(self._running)
+        except TimeoutError:
+            self.close()
         for index in self._calls:
             if index not in self._verdicts:
                 self._verdicts[index] = Verdict("flagged", "slow", _SAID["slow"])
         self._report()
         return self._verdicts
 
-    def _stop(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.cancel()
-
     def close(self) -> None:
         """The client is gone, or has its response."""
-        self._stop()
+        running, self._running = self._running, set()
+        for task in running:
+            task.cancel()
 
-    async def _work(self) -> None:
-        while self._queue:
-            batch, self._queue = self._queue[:AT_ONCE], self._queue[AT_ONCE:]
-            try:
-                async with asyncio.timeout(self._seconds):
-                    verdicts = await self._ask(batch)
-            except (_Undecided, TimeoutError) as error:
-                reason: Reason = error.reason if isinstance(error, _Undecided) else "slow"
-                verdicts = {call.index: Verdict("flagged", reason, _SAID[reason]) for call in batch}
-                problem = str(error) or f"no answer within {self._seconds:g} s"
-                logs.event(
-                    "judge_failed",
-                    level="warning",
-                    request_id=self._call.request_id,
-                    model=self._snapshot.config.claude_code.judge_model,
-                    reason=reason,
-                    problem=problem,
-                )
-            self._verdicts.update(verdicts)
-            self._earlier = self._earlier.followed_by(batch)
+    def _ask_next(self) -> None:
+        while self._queue and len(self._running) < _AT_ONCE:
+            size = next_batch(self._queue)
+            batch, self._queue = self._queue[:size], self._queue[size:]
+            before = [call for call in self._calls.values() if call.index < batch[0].index]
+            task = asyncio.create_task(self._judge(self._case.followed_by(before), batch))
+            self._running.add(task)
+            task.add_done_callback(self._go_on)
+
+    def _go_on(self, task: asyncio.Task[None]) -> None:
+        if task in self._running:  # otherwise it was cancelled
+            self._running.discard(task)
+            self._ask_next()
+
+    async def _judge(self, case: Case, batch: Sequence[CallToJudge]) -> None:
+        verdicts = self._verdicts
+        try:
+            async with asyncio.timeout(self._seconds):
+                verdicts |= await self._ask(case, batch)
+        except (_Undecided, TimeoutError) as error:
+            reason: Reason = error.reason if isinstance(error, _Undecided) else "slow"
+            verdicts |= {call.index: Verdict("flagged", reason, _SAID[reason]) for call in batch}
+            logs.event(
+                "judge_failed",
+                level="warning",
+                request_id=self._call.request_id,
+                model=self._snapshot.config.claude_code.judge_model,
+                reason=reason,
+                problem=str(error) or f"no answer within {self._seconds:g} s",
+            )
 
     def _report(self) -> None:
         record, metrics = self._call.record, self._state.metrics
@@ -179,10 +189,10 @@ class Judging:
 
     # -- a request to the judge ------------------------------------------------------
 
-    async def _ask(self, batch: Sequence[CallToJudge]) -> dict[int, Verdict]:
+    async def _ask(self, case: Case, batch: Sequence[CallToJudge]) -> dict[int, Verdict]:
         """Raises `_Undecided`."""
         try:
-            return await _JudgeRequest(self._state, self._snapshot, self._call).run(self._earlier, batch)
+            return await _JudgeRequest(self._state, self._snapshot, self._call).run(case, batch)
         except BudgetRefusal as error:
             raise _Undecided("over_budget", str(error)) from error
         except MoonshimError as error:

@@ -40,6 +40,7 @@ from tests.clients.built_in.features import (
     SCHEMA_TOOL,
     WEB_SEARCH,
 )
+from tests.clients.built_in.judged import JUDGED, JUDGED_MESSAGES
 from tests.clients.claude_code import CLAUDE_CODE
 from tests.clients.client import Client, Command, Place
 from tests.clients.codex import CODEX
@@ -192,6 +193,8 @@ BUILT_IN: Final = (
         (SCHEMA_LIMIT, _claude_with_server),
         (AUTO_MODE, _claude_in_auto_mode),
         (AUTO_MODE_MESSAGES, _claude_in_auto_mode),
+        (JUDGED, _claude_in_auto_mode),
+        (JUDGED_MESSAGES, _claude_in_auto_mode),
     ),
     *_built_in(
         CODEX,

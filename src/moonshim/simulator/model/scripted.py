@@ -19,6 +19,7 @@ from typing import Final
 from msgspec import Struct
 
 from moonshim.simulator.model.demands import demanded_schema, demanded_tool
+from moonshim.simulator.model.judge import judge
 from moonshim.simulator.model.known_tools import KnownFacts, choose, ending_tool
 from moonshim.simulator.model.progress import ScenarioProgress, read_progress
 from moonshim.simulator.model.scenario import (
@@ -50,6 +51,8 @@ class ScriptedModel(Struct, frozen=True):
     scenario: Scenario
 
     def reply(self, request: SimRequest) -> IntendedResponse:
+        if (verdicts := judge(request)) is not None:
+            return IntendedResponse(reasoning="I look at each call." if request.thinking else "", text=verdicts)
         progress = read_progress(request)
         acts = self.scenario.acts
         intended = _Reply(request, progress, acts[min(progress.message, len(acts)) - 1]).intended()

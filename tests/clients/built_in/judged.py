@@ -1,0 +1,97 @@
+"""Claude Code's auto mode with a judge of the gateway: what the judge allows runs, and only then; what it flags does not.
+
+The judge waits before it answers, and looks whether the command has run meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from moonshim.simulator import IntendedCall, IntendedResponse, SimRequest
+from moonshim.simulator.model.judge import judge
+from tests.clients.built_in.feature import Feature, Run, Scene
+from tests.clients.built_in.performer import Performer
+from tests.clients.cases import Case
+
+__all__ = ["JUDGED", "JUDGED_MESSAGES"]
+
+WAIT: Final = 1.5
+"""Seconds that the judge takes: enough for a client to run what it should not run yet."""
+JUDGE: Final = "kimi-k2.6"
+_WORD, _RAN, _KEPT, _AFTER = "word.txt", "ran.txt", "kept", "after.txt"
+
+
+class _Judged:
+    """Reads the word with the shell, tries to delete a folder, and goes on with something else."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        commands = (f"cat {_WORD} && touch {_RAN}", f"rm -rf {_KEPT}", f"touch {_AFTER}")
+        self._calls = [{"command": command, "description": "Look"} for command in commands]
+
+    def reply(self, request: SimRequest) -> IntendedResponse:
+        if (verdicts := judge(request)) is not None:
+            time.sleep(WAIT)
+            for name in (_RAN, _AFTER):
+                if name in request.words.rpartition('"calls":')[2] and (self._scene.work / name).exists():
+                    (self._scene.work / "too-early").touch()
+            return IntendedResponse(text=verdicts)
+        done = sum(turn.role == "assistant" and bool(turn.calls) for turn in request.turns)
+        if not request.tools or done == len(self._calls):
+            return Performer().reply(request)
+        arguments = msgspec.json.encode(self._calls[done]).decode()
+        return IntendedResponse(reasoning="Hm.", text="Next.", calls=(IntendedCall("Bash", arguments),))
+
+
+def _prepare(scene: Scene) -> None:
+    (scene.work / _WORD).write_text(f"{scene.word}\n")
+    (scene.work / _KEPT).mkdir()
+
+
+def _was_judged(run: Run) -> Iterator[str]:
+    work, results = run.scene.work, run.results("Bash")
+    if not all((work / name).exists() for name in (_RAN, _AFTER)):
+        yield f"a command that was allowed did not run: {[text[:100] for text in results]}"
+    if not (work / _KEPT).exists():
+        yield "a command that was flagged ran"
+    if (work / "too-early").exists():
+        yield "a command ran before its verdict"
+    denied = [text for text in results if "denied by" in text and "It contains 'rm -rf'" in text]
+    if not denied:
+        yield f"the model did not see that its command was refused, and why: {[text[:200] for text in results]}"
+    judged = [line["judged"] for line in run.lines if "judged" in line]
+    if judged != [{"not_flagged": 1}, {"flagged": 1}, {"not_flagged": 1}]:
+        yield f"the gateway logged the verdicts {judged}"
+    asked: list[Any] = [seen.body for seen in run.requests if seen.body.get("model") != JUDGE]
+    if any("safeguards" in body for body in asked):
+        yield "the host was asked to judge"
+
+
+JUDGED: Final = Feature(
+    name="judge",
+    about="auto mode with a judge: allowed, refused, allowed",
+    host=Case(name="selfhost", model="kimi-k2.5", behaviour="selfhost"),
+    model=_Judged,
+    prompt=f"Read {_WORD} with the shell and tidy up.",
+    prepare=_prepare,
+    provider={"models": ["kimi-k2.5", JUDGE]},
+    config=lambda scene: {"claude_code": {"judge_model": JUDGE}},
+    judge=_was_judged,
+)
+JUDGED_MESSAGES: Final = replace(
+    JUDGED,
+    name="judge-messages",
+    host=Case(
+        name="messages",
+        model="kimi-k2.5",
+        behaviour="moonshot",
+        host="moonshot-anthropic",
+        path="/anthropic",
+        dialect="anthropic",
+    ),
+)
