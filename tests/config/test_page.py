@@ -71,6 +71,7 @@ TABLES = {
     "Usage": "[usage]",
     "OpenTelemetry": "[otel]",
     "Web search": "[web_search]",
+    "Claude Code": "[claude_code]",
     "Prices": "[prices.x]\ninput = 1\noutput = 1",
 }
 
@@ -104,6 +105,7 @@ def test_every_field_of_the_structs_can_be_configured() -> None:
         "usage",
         "otel",
         "web_search",
+        "claude_code",
         "source",
         "notes",
         "keys_emptied",
@@ -208,6 +210,7 @@ def test_what_the_example_has_commented_out_can_be_used_too(tmp_path: Path) -> N
         "prices",
         "otel",
         "web_search",
+        "claude_code",
     } == set(named)
     config = parse_config(
         text, suffix=".toml", environ={"MOONSHIM_SECRET": "x" * 16}, source="example", folder=tmp_path

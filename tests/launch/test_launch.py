@@ -32,6 +32,9 @@ import json, os, signal, sys, time, urllib.request
 settings = json.load(open(sys.argv[sys.argv.index("--settings") + 1]))
 env = {{**os.environ, **settings["env"]}}
 body = {{"model": env["ANTHROPIC_MODEL"], "max_tokens": 100, "messages": [{{"role": "user", "content": "hi"}}]}}
+if "--auto" in sys.argv:
+    body["safeguards"] = [{{"type": "dangerous_tool_use", "classifier_context": {{"v": 1}}}}]
+judged = None
 request = urllib.request.Request(
     env["ANTHROPIC_BASE_URL"] + "/v1/messages",
     json.dumps(body).encode(),
@@ -40,7 +43,8 @@ request = urllib.request.Request(
 )
 try:
     with urllib.request.build_opener(urllib.request.ProxyHandler({{}})).open(request, timeout=60) as answer:
-        kind = json.load(answer)["type"]
+        given = json.load(answer)
+        kind, judged = given["type"], given.get("safeguard_results")
 except urllib.error.HTTPError as error:
     kind = error.code
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
@@ -48,7 +52,7 @@ signal.signal(signal.SIGWINCH, lambda *_: print("size", *os.get_terminal_size(),
 signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
 arguments = sys.argv[sys.argv.index("--settings") + 2:]
 print(json.dumps({{"pid": os.getpid(), "url": env["ANTHROPIC_BASE_URL"], "key": env["ANTHROPIC_AUTH_TOKEN"],
-    "answer": kind,
+    "answer": kind, "judged": judged, "mode": env.get("CLAUDE_CODE_AUTO_MODE_SERVER"),
     "api_key": os.environ.get("ANTHROPIC_API_KEY"), "settings": sys.argv[sys.argv.index("--settings") + 1],
     "model": env["ANTHROPIC_MODEL"], "arguments": arguments}}), flush=True)
 if "--exit" in arguments:
@@ -116,6 +120,28 @@ def test_a_client_runs_on_a_gateway_of_its_own_and_nothing_is_left(home: Path) -
     assert left_over(home) == []
     assert gateway_ended(said["url"])
     assert sorted(path.name for path in home.iterdir()) == [".local", "bin"]
+
+
+@pytest.mark.parametrize("model", [(), ("kimi-k2.6",)], ids=["the default", "named"])
+def test_claude_code_gets_a_judge(home: Path, model: tuple[str, ...]) -> None:
+    given = ("claude", "--demo", "--judge", *model, "--", "--exit", "0", "--auto")
+    run = launched(home, *given, CLAUDE_CODE_AUTO_MODE_SERVER="0")
+    assert run.returncode == 0, run.stderr
+    said = json.loads(run.stdout)
+    assert said["judged"] == [{"type": "dangerous_tool_use", "status": {"type": "available", "tool_uses": {}}}]
+    assert not said["mode"], "the client would check by itself"
+
+
+def test_a_judge_that_no_provider_has_is_an_error(home: Path) -> None:
+    run = launched(home, "claude", "--judge", "llama-9", "--", "--exit", "0", MOONSHOT_API_KEY="sk-x")
+    assert run.returncode == 1
+    assert "MOONSHIM_JUDGE_MODEL: no provider has the model 'llama-9'" in run.stderr
+
+
+def test_only_claude_code_has_an_auto_mode(home: Path) -> None:
+    run = launched(home, "codex", "--judge")
+    assert run.returncode == 2
+    assert "--judge is about the auto mode of Claude Code" in run.stderr
 
 
 def test_a_signal_that_ends_the_client_ends_the_launcher(home: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from argparse import ArgumentTypeError
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,7 @@ from moonshim.http_server.log_lines import json_for_terminal
 
 if TYPE_CHECKING:
     from moonshim.doctor.findings import ProviderReport
+    from moonshim.doctor.judge import CallReport
 
 __all__ = ["main", "parser"]
 
@@ -41,10 +43,11 @@ never shown, only where they come from.
 examples:
   moonshim doctor
   moonshim doctor --provider openrouter --model moonshotai/kimi-k2.6
+  moonshim doctor --judge               200 calls for the judge of Claude Code
   moonshim doctor --json | jq -r 'select(.right | not) | .provider'
 
 exit codes:
-  0  every provider works
+  0  every provider works; the judge passed no harmful call
   1  a provider has a problem; the report says how to fix it
   2  invalid command line, or nothing to check"""
 _MARKS: Final = {"right": ("✓", "green"), "wrong": ("✗", "red"), "unknown": ("·", "dim")}
@@ -70,6 +73,8 @@ def main(argv: Sequence[str]) -> int:
         return console.BAD_USAGE
     from moonshim.gateway.outbound.regions import settle_regions
 
+    if given.judge is not None:
+        return _check_judge(config, given)
     return asyncio.run(_check(settle_regions(config, os.environ), given))
 
 
@@ -98,6 +103,95 @@ def _client_warnings() -> Iterator[str]:
 
     if shutil.which("claude") and (note := no_fallback_note(os.environ)) is not None:
         yield note
+
+
+def _check_judge(config: Config, given: Any) -> int:
+    from msgspec.structs import replace
+
+    from moonshim.gateway.outbound.regions import settle_regions
+
+    judge = replace(config.claude_code, judge_model=given.judge or config.claude_code.judge_model)
+    if judge.judge_model is None:
+        console.print_note(
+            f"moonshim doctor: no judge is configured in {config.source}. Name a model with --judge MODEL, or in the\n"
+            'file:\n  [claude_code]\n  judge_model = "moonshot/kimi-k2.6"'
+        )
+        return console.BAD_USAGE
+    config = settle_regions(replace(config, claude_code=judge), os.environ)
+    return asyncio.run(_ask_judge(config, as_json=given.json))
+
+
+async def _ask_judge(config: Config, *, as_json: bool) -> int:
+    from moonshim.doctor.judge import check_judge, suite
+    from moonshim.engine.wire.json_codec import encode
+
+    reports: list[CallReport] = []
+    paint, progress = console.Paint(sys.stdout), _Progress()
+    async for report in check_judge(config):
+        reports.append(report)
+        progress.clear()
+        if as_json:
+            print(json_for_terminal(encode(_judged_json(report)).decode()), flush=True)
+        progress.show([f"call {len(reports)} of {len(suite())}"])
+    progress.clear()
+    if not as_json:
+        print("\n".join(_judge_report(str(config.claude_code.judge_model), reports, paint)), flush=True)
+    failed = any(report.has_passed or report.problem is not None for report in reports)
+    return console.FAILED if failed else console.DONE
+
+
+def _judged_json(report: CallReport) -> dict[str, Any]:
+    call = report.call
+    return {
+        "kind": call.kind,
+        "shell": call.shell,
+        "user": call.user,
+        "tool": call.tool,
+        "arguments": call.arguments,
+        "outcome": report.verdict.outcome,
+        "explanation": report.verdict.explanation,
+        "right": report.is_right,
+        "problem": report.problem,
+        "seconds": report.seconds,
+    }
+
+
+def _judge_report(model: str, reports: Sequence[CallReport], paint: console.Paint) -> Iterator[str]:
+    """How many calls of each kind were judged as they should be, and those that were not."""
+    from moonshim.doctor.judge import KINDS
+
+    yield paint.bold(f"{console.safe(model)}, {len(reports)} calls")
+    yield paint.dim("                 calls  flagged  not flagged  no verdict")
+    for kind in KINDS:
+        own = [report for report in reports if report.call.kind == kind]
+        decided = [report.verdict.outcome for report in own if report.problem is None]
+        flagged, passed = decided.count("flagged"), decided.count("not_flagged")
+        bad = flagged if kind == "harmless" else passed
+        line = f"{kind:<16} {len(own):>5}  {flagged:>7}  {passed:>11}  {len(own) - len(decided):>10}"
+        yield paint.yellow(line) if bad or len(decided) < len(own) else line
+    seconds = sorted(report.seconds for report in reports)
+    yield f"median {seconds[len(seconds) // 2]:.1f} s, slowest {seconds[-1]:.1f} s"
+    for title, chosen in (
+        ("May run, and should not", [report for report in reports if report.has_passed]),
+        ("Harmless, and flagged", [one for one in reports if one.problem is None and _is_false_alarm(one)]),
+    ):
+        if chosen:
+            yield ""
+            yield paint.bold(f"{title}: {len(chosen)}")
+            for report in chosen:
+                yield console.fit_columns(console.safe(_shown(report)), console.width_of(sys.stdout))
+    problems = Counter(report.problem for report in reports if report.problem is not None)
+    for problem, count in problems.most_common(3):
+        yield f"{paint.red('!')} {count} calls without a verdict: {console.safe(str(problem))}"
+
+
+def _is_false_alarm(report: CallReport) -> bool:
+    return report.call.kind == "harmless" and report.verdict.outcome == "flagged"
+
+
+def _shown(report: CallReport) -> str:
+    why = f" ({report.verdict.explanation})" if report.verdict.explanation else ""
+    return f"  {report.call.kind}, {report.call.user!r}: {report.call.arguments}{why}"
 
 
 class _Progress:
@@ -195,6 +289,13 @@ def parser() -> console.Parser:
         help="check only these providers (default: all)",
     )
     what.add_argument("--model", metavar="NAME", help="model to test (default: the first model of each provider)")
+    what.add_argument(
+        "--judge",
+        metavar="MODEL",
+        nargs="?",
+        const="",
+        help="instead, ask the judge of `[claude_code]`, or this model, about 200 calls that are never run",
+    )
     how = made.add_argument_group("requests and output")
     how.add_argument(
         "--timeout",
@@ -206,7 +307,7 @@ def parser() -> console.Parser:
     how.add_argument(
         "--user-agent", metavar="TEXT", type=_header, help="send this User-Agent (default: one that the host accepts)"
     )
-    how.add_argument("--json", action="store_true", help="print one line of JSON for each provider")
+    how.add_argument("--json", action="store_true", help="print one line of JSON for each provider, or for each call")
     return made
 
 

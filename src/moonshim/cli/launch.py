@@ -61,10 +61,13 @@ def main(argv: Sequence[str]) -> int:
         provider=given.provider,
         config=given.config,
         demo=given.demo,
+        judge=given.judge,
         check=not given.no_check,
         keep_gateway=given.keep_gateway,
         command=tuple(own),
     )
+    if given.judge is not None and client.name != "claude":
+        command.error("--judge is about the auto mode of Claude Code: use it with `moonshim launch claude`")
     if given.small_model and not client.has_small_model:
         console.print_note(f"moonshim launch: {client.title} has no small model, so --small-model has no effect.")
     try:
@@ -118,6 +121,14 @@ def parser() -> console.Parser:
     )
     made.add_argument("--provider", metavar="NAME", help="the provider whose models to use")
     made.add_argument("--demo", action="store_true", help="use the simulator: no key, no model")
+    made.add_argument(
+        "--judge",
+        metavar="MODEL",
+        nargs="?",
+        const="",
+        help="in Claude Code's auto mode, this model decides what may run (default: the one of `claude-*`); "
+        "starts a gateway",
+    )
     suggest(
         made.add_argument("--config", metavar="FILE", help="start a gateway with this configuration"),
         "files",

@@ -12,7 +12,7 @@ from moonshim.config.known_hosts import KNOWN_HOSTS, KnownHost
 from moonshim.config.model import Config, GatewayKey, KeySource, ProviderConfig, Secret, digest_of
 from moonshim.config.problems import ConfigError
 from moonshim.config.regions import remembered_region
-from moonshim.config.tables.aliases import has_target
+from moonshim.config.tables.aliases import has_model, has_target
 from moonshim.config.tables.provider_keys import key_fault
 from moonshim.config.tables.providers import address_fault
 from moonshim.config.tables.settings import secret_fault, store_fault
@@ -22,6 +22,7 @@ from moonshim.engine.hosts.table import HOSTS
 
 __all__ = [
     "CLIENTS_OWN",
+    "JUDGE_MODEL",
     "LOCAL_KEY",
     "LOOKED_FOR",
     "config_from_environment",
@@ -34,6 +35,8 @@ LOOKED_FOR: Final = tuple(host.variable for host in KNOWN_HOSTS)
 
 LOCAL_KEY: Final = "MOONSHIM_LOCAL_KEY"
 """A key that the gateway accepts in addition to those of its configuration; `moonshim launch` sets it."""
+JUDGE_MODEL: Final = "MOONSHIM_JUDGE_MODEL"
+"""The judge of `[claude_code]`; `moonshim launch claude --judge` sets it."""
 CLIENTS_OWN: Final = ("claude-*", "gpt-*", "codex-*")
 """What Claude Code and Codex request when no model is configured."""
 _ANY_KIMI: Final = "kimi-*"
@@ -88,7 +91,7 @@ def _defaults(providers: Sequence[ProviderConfig], targets: tuple[str, ...]) -> 
 
 
 def with_overrides(config: Config, environ: Mapping[str, str]) -> Config:
-    """The configuration with the store and the secret from the environment, which take precedence."""
+    """The configuration with the store, the secret and the judge of the environment, which take precedence."""
     problems: list[str] = []
     if store := environ.get("MOONSHIM_STORE", "").strip():
         problems += [f"environment: MOONSHIM_STORE: {wrong}"] if (wrong := store_fault(store)) else []
@@ -98,6 +101,11 @@ def with_overrides(config: Config, environ: Mapping[str, str]) -> Config:
         config = msgspec.structs.replace(config, secret=Secret(secret))
     if local := environ.get(LOCAL_KEY, "").strip():
         config = msgspec.structs.replace(config, keys=(*config.keys, GatewayKey(name="local", digest=digest_of(local))))
+    if judge := environ.get(JUDGE_MODEL, "").strip():
+        if not has_model(judge, config.providers, config.aliases):
+            problems.append(f"environment: {JUDGE_MODEL}: no provider has the model '{judge}'")
+        claude_code = msgspec.structs.replace(config.claude_code, judge_model=judge)
+        config = msgspec.structs.replace(config, claude_code=claude_code)
     if problems:
         raise ConfigError(problems)
     return config

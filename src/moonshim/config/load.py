@@ -20,7 +20,7 @@ from moonshim.config.files.source_file import read_text, read_values
 from moonshim.config.missing import unused_keys
 from moonshim.config.model import Config, GatewayKey, Limits, ProviderConfig, Retries, Timeouts
 from moonshim.config.problems import ConfigError, Path, Problems
-from moonshim.config.tables.aliases import check_targets, read_aliases
+from moonshim.config.tables.aliases import check_targets, has_model, read_aliases
 from moonshim.config.tables.claude_code import read_claude_code
 from moonshim.config.tables.gateway_keys import read_gateway_keys
 from moonshim.config.tables.otel import read_otel
@@ -175,7 +175,7 @@ class _Reading:
             named = {name: targets for name, targets in routes.targets.items() if targets != inherited.get(name)}
             check_targets(named, (*providers, *broken), root, table="routes")
             judge = claude_code.judge_model
-            if judge is not None and judge not in router.aliases | own:
+            if judge is not None and not has_model(judge, (*providers, *broken), router.aliases | own):
                 check_targets({"judge_model": (judge,)}, (*providers, *broken), root, table="claude_code")
         return Config(
             providers=providers,

@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from moonshim.config import Config, Target, endpoint_of
 from moonshim.engine.dialects.anthropic.safeguards import SAFEGUARDS, Safeguards, read_safeguards
 from moonshim.engine.dialects.registry import dialect_named
@@ -38,7 +40,16 @@ from moonshim.gateway.state import ConfigSnapshot, GatewayState
 from moonshim.http_client import UpstreamRequest
 from moonshim.usage.estimate import complete_usage, is_complete
 
-__all__ = ["JUDGE", "Judging", "judged_safeguards", "open_judging", "without_safeguards"]
+__all__ = [
+    "JUDGE",
+    "JudgeAnswer",
+    "Judging",
+    "ask_judge",
+    "judged_safeguards",
+    "open_judging",
+    "own_call",
+    "without_safeguards",
+]
 
 JUDGE: Final = "judge"
 """The client's name in the books, and the path in the inspector."""
@@ -46,6 +57,7 @@ _DIALECT: Final = "openai_chat"
 _NONCE_BYTES: Final = 12
 _AT_ONCE: Final = 8
 """Requests to the judge for one response that run at the same time."""
+_NOT_IN_FORM: Final = "the answer is not one verdict for each call"
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
 _REWRITTEN: Final = frozenset({"structured_output", "structured_output_invalid", "answer_corrected"})
 """Repairs after which the text is not what the judge wrote."""
@@ -82,7 +94,7 @@ def without_safeguards(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Undecided(Exception):
-    """There is no verdict, for this reason. Nobody sees the detail but the operator."""
+    """There is no verdict, for this reason. The detail is for the operator only."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
@@ -154,20 +166,17 @@ class Judging:
             self._ask_next()
 
     async def _judge(self, case: Case, batch: Sequence[CallToJudge]) -> None:
-        verdicts = self._verdicts
-        try:
-            async with asyncio.timeout(self._seconds):
-                verdicts |= await self._ask(case, batch)
-        except (_Undecided, TimeoutError) as error:
-            reason: Reason = error.reason if isinstance(error, _Undecided) else "slow"
-            verdicts |= {call.index: Verdict("flagged", reason, _SAID[reason]) for call in batch}
+        verdicts = self._verdicts  # of this response, if it starts anew meanwhile
+        answer = await ask_judge(self._state, self._snapshot, self._call, case, batch)
+        verdicts |= answer.verdicts
+        if answer.problem is not None:
             logs.event(
                 "judge_failed",
                 level="warning",
                 request_id=self._call.request_id,
                 model=self._snapshot.config.claude_code.judge_model,
-                reason=reason,
-                problem=str(error) or f"no answer within {self._seconds:g} s",
+                reason=next(iter(answer.verdicts.values())).reason,
+                problem=answer.problem,
             )
 
     def _report(self) -> None:
@@ -187,21 +196,55 @@ class Judging:
                 reasons=[verdict.reason for _, verdict in flagged],
             )
 
-    # -- a request to the judge ------------------------------------------------------
 
-    async def _ask(self, case: Case, batch: Sequence[CallToJudge]) -> dict[int, Verdict]:
-        """Raises `_Undecided`."""
-        try:
-            return await _JudgeRequest(self._state, self._snapshot, self._call).run(case, batch)
-        except BudgetRefusal as error:
-            raise _Undecided("over_budget", str(error)) from error
-        except MoonshimError as error:
-            raise _Undecided("failed", problem_of(error).in_short) from error
-        except _Undecided:
-            raise
-        except Exception as error:  # a plug-in that raises, or a bug: nothing may pass because of it
-            logs.log_error(self._call.record, error)
-            raise _Undecided("failed", type(error).__name__) from error
+class JudgeAnswer(Struct, frozen=True):
+    """What came of one request to the judge: a verdict for each call, whatever happened."""
+
+    verdicts: dict[int, Verdict]
+    """By the index of the call's block."""
+    problem: str | None = None
+    """Why the judge decided nothing, for the operator."""
+
+
+async def ask_judge(
+    state: GatewayState, snapshot: ConfigSnapshot, call: ClientCall, case: Case, batch: Sequence[CallToJudge]
+) -> JudgeAnswer:
+    """Ask the judge about these calls of the client's request `call`, for as long as it may take."""
+    seconds = snapshot.config.claude_code.judge_seconds
+    try:
+        async with asyncio.timeout(seconds):
+            return JudgeAnswer(await _JudgeRequest(state, snapshot, call).run(case, batch))
+    except TimeoutError:
+        return _without_verdict(batch, "slow", f"no answer within {seconds:g} s")
+    except _Undecided as error:
+        return _without_verdict(batch, error.reason, str(error))
+    except BudgetRefusal as error:
+        return _without_verdict(batch, "over_budget", str(error))
+    except MoonshimError as error:
+        return _without_verdict(batch, "failed", problem_of(error).in_short)
+    except Exception as error:  # a plug-in that raises, or a bug: nothing may pass because of it
+        logs.log_error(call.record, error)
+        return _without_verdict(batch, "failed", type(error).__name__)
+
+
+def _without_verdict(batch: Sequence[CallToJudge], reason: Reason, problem: str) -> JudgeAnswer:
+    verdict = Verdict("flagged", reason, _SAID[reason])
+    return JudgeAnswer({call.index: verdict for call in batch}, problem)
+
+
+def own_call(state: GatewayState, snapshot: ConfigSnapshot, headers: Mapping[str, str]) -> ClientCall:
+    """A call of no client, to ask the judge by itself."""
+    return ClientCall(
+        dialect=dialect_named(_DIALECT),
+        headers=headers,
+        query={},
+        record=RequestRecord(request_id=os.urandom(16).hex(), path=JUDGE, dialect=_DIALECT, client=JUDGE),
+        client_stream=ClientStream(_nothing, _discard),
+        key=None,
+        tenant="local",
+        held=state.body_memory.reserve("local", snapshot.config.limits),
+        threads=state.large_work,
+    )
 
 
 class _JudgeRequest:
@@ -248,7 +291,7 @@ class _JudgeRequest:
             answer = await self._answer(request.body)
             verdicts = read_verdicts(answer, request.calls)
             if verdicts is None:
-                raise _Undecided("not_in_form", "the answer is not one verdict for each call")
+                raise _Undecided("not_in_form", _NOT_IN_FORM)
             record.status = 200
             return verdicts
         except BaseException as error:
@@ -359,7 +402,7 @@ class _JudgeRequest:
         if not isinstance(exchange.ending, Finished) or exchange.ending.reason != "stop":
             raise _Undecided("not_in_form", "the answer was cut off")
         if exchange.repair_counts.keys() & _REWRITTEN:
-            raise _Undecided("not_in_form", "there is text around the answer")
+            raise _Undecided("not_in_form", _NOT_IN_FORM)
         return "".join(part.text for part in exchange.message.parts if isinstance(part, Text))
 
     def _book(self, exchange: Exchange, target: Target) -> None:

@@ -321,7 +321,9 @@ async def _metrics(state: GatewayState, call: ClientCall, _: Mapping[str, str]) 
 
 async def _hello(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> dict[str, Any]:
     """Clients check whether the server is up (Claude Code does), and so do people with a browser."""
-    return {"name": "moonshim", "models": "/v1/models", "health": "/health", "metrics": "/metrics"}
+    hello = {"name": "moonshim", "models": "/v1/models", "health": "/health", "metrics": "/metrics"}
+    judged = state.snapshot.config.claude_code.judge_model is not None
+    return hello | {"auto_mode": "judged"} if judged else hello
 
 
 async def _not_found(state: GatewayState, call: ClientCall, _: Mapping[str, str]) -> None:

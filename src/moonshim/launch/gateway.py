@@ -25,14 +25,14 @@ from moonshim.errors import UpstreamUnresolved
 from moonshim.gateway.process.run_file import RunningGateway, running_gateways
 from moonshim.launch.plan import CannotLaunch, ModelInfo
 
-__all__ = ["GatewayAccess", "GatewayFailed", "open_gateway"]
+__all__ = ["ANY_CLAUDE", "GatewayAccess", "GatewayFailed", "open_gateway"]
 
 START_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 10.0
 CHECK_SECONDS: Final = 60.0
 GRACE_SECONDS: Final = 2
 """Requests of a client that has ended need no time to finish."""
-_ANY_CLAUDE: Final = "claude-moonshim"
+ANY_CLAUDE: Final = "claude-moonshim"
 """A name that only a pattern such as `claude-*` matches. `claude-default` would be the alias `default`, which files of
 claude-code-router have, and which is not routed."""
 _SMALL_CLAUDE: Final = "claude-haiku-4-5-20251001"
@@ -105,6 +105,11 @@ class GatewayAccess:
         """Some clients refuse to start without a key; a gateway without keys accepts any."""
         return self._key or "none"
 
+    def has_judge(self) -> bool:
+        """Whether it decides in Claude Code's auto mode what may run. Raises `GatewayFailed`."""
+        _, body = self._request("GET", "/", None, ANSWER_SECONDS)
+        return isinstance(body, dict) and body.get("auto_mode") == "judged"
+
     def models(self) -> tuple[ModelInfo, ...]:
         """What the gateway lists. Raises `GatewayFailed`."""
         status, body = self._request("GET", "/v1/models?limit=1000", None, ANSWER_SECONDS)
@@ -126,17 +131,17 @@ class GatewayAccess:
 
     def default_model(self) -> ModelInfo | None:
         """The model that the gateway uses for a client that asks for its own; None if it has no such alias."""
-        return self._target_of(_ANY_CLAUDE)
+        return self._target_of(ANY_CLAUDE)
 
     def routed_models(self) -> tuple[ModelInfo, ModelInfo] | None:
         """Names for the main and the small model by which the gateway applies its routes; None if it has none.
 
         A model that is requested by its own name is never routed.
         """
-        status, entry = self._request("GET", f"/v1/models/{_ANY_CLAUDE}", None, ANSWER_SECONDS)
+        status, entry = self._request("GET", f"/v1/models/{ANY_CLAUDE}", None, ANSWER_SECONDS)
         if status != 200 or not entry.get("routes"):
             return None
-        main = _model_info(_ANY_CLAUDE, entry)
+        main = _model_info(ANY_CLAUDE, entry)
         return main, main if self._target_of(_SMALL_CLAUDE) is None else self.model(_SMALL_CLAUDE)
 
     def default_small_model(self) -> ModelInfo | None:

@@ -48,6 +48,8 @@ class LaunchContext(Struct, frozen=True, kw_only=True):
     """The user's own, for the client."""
     version: Callable[[], str] = lambda: ""
     """Asks the program for its version; empty if it does not say."""
+    has_judge: bool = False
+    """Whether the gateway decides in Claude Code's auto mode what may run."""
     folder: Path
     """A private folder for overlay files; it is removed at the end."""
     environ: Mapping[str, str]

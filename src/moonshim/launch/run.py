@@ -18,8 +18,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moonshim.config import without_window
+from moonshim.config.environment import JUDGE_MODEL
 from moonshim.launch.foreground import run_foreground
-from moonshim.launch.gateway import GatewayAccess, open_gateway
+from moonshim.launch.gateway import ANY_CLAUDE, GatewayAccess, open_gateway
 from moonshim.launch.overlay import overlay_folder, write_files
 from moonshim.launch.plan import CannotLaunch, Client, ClientPlan, LaunchContext, ModelInfo
 
@@ -45,6 +46,8 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
     provider: str | None = None
     config: str | None = None
     demo: bool = False
+    judge: str | None = None
+    """The model that decides what may run in auto mode; an empty name: the one that Claude Code gets."""
     check: bool = True
     keep_gateway: bool = False
     command: tuple[str, ...] = ()
@@ -100,7 +103,9 @@ def prepared(
 ) -> Iterator[tuple[LaunchContext, ClientPlan, GatewayAccess]]:
     """The gateway, and the settings of the client for it."""
     serve = [] if options.config is None else ["--config", options.config]
-    reuse, keep = options.config is None, options.keep_gateway
+    reuse, keep = options.config is None and options.judge is None, options.keep_gateway
+    if options.judge is not None:
+        environ = {**environ, JUDGE_MODEL: options.judge or options.model or ANY_CLAUDE}
     with overlay_folder(environ) as folder:
         # The log of a gateway that stays must not be removed with the folder.
         log = folder.with_name(_LOG) if keep else folder / _LOG
@@ -141,6 +146,7 @@ def _context(gateway: GatewayAccess, options: LaunchOptions, folder: Path, envir
         small_model=small,
         models=models,
         session=str(uuid.uuid4()),
+        has_judge=gateway.has_judge(),
         folder=folder,
         environ=environ,
     )

@@ -1,4 +1,4 @@
-"""Claude Code's auto mode with a judge of the gateway: what the judge allows runs, and only then; what it flags does not.
+"""Claude Code's auto mode with a judge of the gateway: what is allowed runs, and not before; what is flagged does not.
 
 The judge waits before it answers, and looks whether the command has run meanwhile.
 """

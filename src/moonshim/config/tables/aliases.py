@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from moonshim.config.model import ProviderConfig, without_window
 from moonshim.config.problems import nearest
 from moonshim.config.tables.table import Table
 
-__all__ = ["check_targets", "has_target", "read_aliases", "read_targets"]
+__all__ = ["check_targets", "has_model", "has_target", "read_aliases", "read_targets"]
 
 
 def read_aliases(table: Table | None) -> dict[str, tuple[str, ...]]:
@@ -59,6 +60,15 @@ def check_targets(
                 hint = nearest(target, [*names, *(f"{one.name}/" for one in providers)])
                 hint = f" (did you mean '{whole[0]}'?)" if whole else hint
                 root.problems.add((table, alias), f"no provider has the model '{target}'{hint}")
+
+
+def has_model(name: str, providers: Sequence[ProviderConfig], aliases: Iterable[str]) -> bool:
+    """Whether clients can request this name: a model of a provider, an alias, or what an alias is a pattern of.
+
+    >>> has_model("claude-x", [], ["claude-*"]), has_model("k3", [], ["claude-*"])
+    (True, False)
+    """
+    return has_target(name, providers) or any(fnmatchcase(name, alias) for alias in aliases)
 
 
 def has_target(target: str, providers: Sequence[ProviderConfig]) -> bool:

@@ -120,28 +120,33 @@ def _plan(context: LaunchContext) -> ClientPlan:
         # It takes our Opus for one with a larger variant, and would change the setting to `opus[1m]` for good. Only
         # then, since it warns that this variable does not limit the window of a model that it does not know.
         env["CLAUDE_CODE_DISABLE_1M_CONTEXT"] = "1"
-    # The server's check of tool calls needs a judge. Without one it checks by itself, with requests to the model.
-    env[_OWN_CHECK] = "0"
     arguments = ["--settings", str(context.folder / "claude.json")]
-    notes = [note for note in (no_fallback_note(context.environ),) if note is not None]
-    if WITHOUT_OWN_CHECK and _lacks_own_check(context.version()):
-        is_chosen = any(argument.split("=")[0] in _MODES for argument in context.arguments)
-        arguments += [] if is_chosen else ["--permission-mode", "default"]
-        notes.append(
-            "this version of Claude Code cannot check tool calls by itself in auto mode, and the gateway has no judge"
-            + ("" if is_chosen else ": it starts in the mode that asks before each action")
-            + ". Update Claude Code, or give the gateway a judge"
-        )
+    unset: tuple[str, ...] = ("ANTHROPIC_API_KEY", *_OTHER_HOSTS)
+    notes: list[str] = []
+    if context.has_judge:
+        unset = (*unset, _OWN_CHECK)  # 0 makes it check by itself, without the judge
+    else:
+        # The server's check of tool calls needs a judge. Without one it checks by itself, with requests to the model.
+        env[_OWN_CHECK] = "0"
+        notes += [note for note in (no_fallback_note(context.environ),) if note is not None]
+        if WITHOUT_OWN_CHECK and _lacks_own_check(context.version()):
+            is_chosen = any(argument.split("=")[0] in _MODES for argument in context.arguments)
+            arguments += [] if is_chosen else ["--permission-mode", "default"]
+            notes.append(
+                "this version of Claude Code cannot check tool calls by itself in auto mode, and the gateway has no judge"
+                + ("" if is_chosen else ": it starts in the mode that asks before each action")
+                + ". Update Claude Code, or give the gateway a judge"
+            )
     # The `env` of the user's settings overrides the environment; a file given with --settings overrides both. An empty
     # value is an unset variable.
-    settings: dict[str, Any] = {"env": env | dict.fromkeys((*_OTHER_HOSTS, "ANTHROPIC_API_KEY"), ""), "model": model}
+    settings: dict[str, Any] = {"env": env | dict.fromkeys(unset, ""), "model": model}
     # Without it, `/model` lists the main model once for each of its own families, and again as the gateway's.
     rows = [{"model": one.id, "description": "Moonshim"} for one in all_models(context)]
     settings["modelPicker"] = {"options": rows, "replaceBuiltInOptions": True}
     return ClientPlan(
         arguments=tuple(arguments),
         env=env,
-        unset=("ANTHROPIC_API_KEY", *_OTHER_HOSTS),
+        unset=unset,
         files={"claude.json": json.dumps(settings, indent=2)},
         notes=tuple(notes),
     )

@@ -1,7 +1,7 @@
 """A request to a safety judge -> the verdicts of a script: what contains a dangerous word is flagged.
 
-A gateway asks a model whether the calls of an agent may run (`[claude_code] judge_model`). The calls are JSON between two
-marks with a random code. Scripted models answer such a request by themselves; a model of your own can use `judge`.
+A gateway asks a model whether the calls of an agent may run (`[claude_code] judge_model`). The calls are JSON between
+two marks with a random code. Scripted models answer such a request by themselves; a model of your own can use `judge`.
 """
 
 from __future__ import annotations
