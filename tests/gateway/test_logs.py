@@ -163,7 +163,7 @@ class TestForPrograms:
         first_cells = re.findall(r"^\| ([^|]*) \|", table, re.MULTILINE)
         listed = {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)}
         given: dict[str, Any] = {"key": "ci", "session": "s", "route": "think", "error": "x", "estimated": True}
-        given |= {"prefix_lost": "the model changed", "searches": 1, "blame": "answer"}
+        given |= {"prefix_lost": "the model changed", "searches": 1, "blame": "answer", "judged": {"flagged": 1}}
         given |= {"asked_again": "call_missing", "is_ask_again_limited": True, "asked_again_tokens": Usage(9, 1)}
         booked = UsageRecord(id="1", request_id="r", started=0, cost=6_093_200_000, currency="$")
         full = finished(store_failures=["recall"], changes={"x": 1}, streamed=True, booked=booked, **given)

@@ -60,6 +60,20 @@ def totals(scene: Stage) -> dict[str, Any]:
     return {name: total[name] for name in ("costs", "cost_unknown", "searches", "unpriced_searches")}
 
 
+def beside_own_call(body: Any, row: Row, turns: list[Turn]) -> PlannedResponse:
+    """A search and a call of the client's own tool: there is no second round."""
+    return PlannedResponse("", "", [("look", "{}"), ("web_search", '{"query": "kimi"}')])
+
+
+def test_a_response_that_no_round_follows_is_booked_once() -> None:
+    look = {"name": "look", "description": "Look.", "input_schema": {"type": "object"}}
+    with searching(beside_own_call, price=Decimal(0), currency="$") as scene:
+        send(scene, tools=[look, *REQUEST["tools"]])
+        total = as_document(scene.run(scene.gateway.state.ledger.run(summarize)))["total"]
+        assert len(scene.host.bodies) == 1
+        assert (total["input_tokens"], total["output_tokens"]) == (30, 4)
+
+
 @pytest.mark.parametrize(
     ("search", "costs", "unpriced"),
     [
