@@ -187,9 +187,7 @@ def _launch_rows(clients: Sequence[Launched], cases: Sequence[LaunchCase]) -> li
             _say(f"  NOT TESTED: {error}")
             rows.append(Row(name=name, version=version, dialect="", result="skipped", seen=str(error)))
             continue
-        for case in cases:
-            if case.only not in (None, client.name):
-                continue
+        for case in filter(lambda case: case.fits(client), cases):
             outcome = run_launch(client, case, programs)
             result = "FAILED" if outcome.problems else "ok"
             _say(f"  {case.name}: {result} ({outcome.seconds:.1f} s)", *outcome.problems)

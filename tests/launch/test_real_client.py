@@ -19,5 +19,6 @@ def test_pi_works_through_the_gateway_and_leaves_the_user_s_settings_alone() -> 
         programs = install_launched(PI, find_node())
     except CannotInstall as error:
         pytest.skip(f"pi cannot be installed: {error}")
-    problems = {case.name: run_launch(PI, case, programs).problems for case in LAUNCH_CASES}
-    assert problems == {case.name: () for case in LAUNCH_CASES}
+    cases = [case for case in LAUNCH_CASES if case.fits(PI)]
+    problems = {case.name: run_launch(PI, case, programs).problems for case in cases}
+    assert problems == {case.name: () for case in cases}

@@ -18,15 +18,16 @@ from tests.clients.built_in.feature import Feature, Run, Scene
 from tests.clients.built_in.performer import Performer
 from tests.clients.cases import Case
 
-__all__ = ["JUDGED", "JUDGED_MESSAGES"]
+__all__ = ["AGENT", "JUDGE", "JUDGED", "JUDGED_MESSAGES", "JUDGED_PROMPT", "Judged", "prepare_judged", "ran_as_judged"]
 
 WAIT: Final = 1.5
 """Seconds that the judge takes: enough for a client to run what it should not run yet."""
+AGENT: Final = "kimi-k2.5"
 JUDGE: Final = "kimi-k2.6"
 _WORD, _RAN, _KEPT, _AFTER = "word.txt", "ran.txt", "kept", "after.txt"
 
 
-class _Judged:
+class Judged:
     """Reads the word with the shell, tries to delete a folder, and goes on with something else."""
 
     def __init__(self, scene: Scene) -> None:
@@ -48,19 +49,24 @@ class _Judged:
         return IntendedResponse(reasoning="Hm.", text="Next.", calls=(IntendedCall("Bash", arguments),))
 
 
-def _prepare(scene: Scene) -> None:
+def prepare_judged(scene: Scene) -> None:
     (scene.work / _WORD).write_text(f"{scene.word}\n")
     (scene.work / _KEPT).mkdir()
 
 
-def _was_judged(run: Run) -> Iterator[str]:
-    work, results = run.scene.work, run.results("Bash")
-    if not all((work / name).exists() for name in (_RAN, _AFTER)):
-        yield f"a command that was allowed did not run: {[text[:100] for text in results]}"
-    if not (work / _KEPT).exists():
+def ran_as_judged(scene: Scene) -> Iterator[str]:
+    """What is wrong with what ran."""
+    if not all((scene.work / name).exists() for name in (_RAN, _AFTER)):
+        yield "a command that was allowed did not run"
+    if not (scene.work / _KEPT).exists():
         yield "a command that was flagged ran"
-    if (work / "too-early").exists():
+    if (scene.work / "too-early").exists():
         yield "a command ran before its verdict"
+
+
+def _was_judged(run: Run) -> Iterator[str]:
+    yield from ran_as_judged(run.scene)
+    results = run.results("Bash")
     denied = [text for text in results if "denied by" in text and "It contains 'rm -rf'" in text]
     if not denied:
         yield f"the model did not see that its command was refused, and why: {[text[:200] for text in results]}"
@@ -72,14 +78,15 @@ def _was_judged(run: Run) -> Iterator[str]:
         yield "the host was asked to judge"
 
 
+JUDGED_PROMPT: Final = f"Read {_WORD} with the shell and tidy up."
 JUDGED: Final = Feature(
     name="judge",
     about="auto mode with a judge: allowed, refused, allowed",
-    host=Case(name="selfhost", model="kimi-k2.5", behaviour="selfhost"),
-    model=_Judged,
-    prompt=f"Read {_WORD} with the shell and tidy up.",
-    prepare=_prepare,
-    provider={"models": ["kimi-k2.5", JUDGE]},
+    host=Case(name="selfhost", model=AGENT, behaviour="selfhost"),
+    model=Judged,
+    prompt=JUDGED_PROMPT,
+    prepare=prepare_judged,
+    provider={"models": [AGENT, JUDGE]},
     config=lambda scene: {"claude_code": {"judge_model": JUDGE}},
     judge=_was_judged,
 )
@@ -88,7 +95,7 @@ JUDGED_MESSAGES: Final = replace(
     name="judge-messages",
     host=Case(
         name="messages",
-        model="kimi-k2.5",
+        model=AGENT,
         behaviour="moonshot",
         host="moonshot-anthropic",
         path="/anthropic",

@@ -18,6 +18,8 @@ from msgspec import Struct
 
 from moonshim.simulator import IntendedCall, IntendedResponse, SimRequest, Simulator
 from moonshim.simulator.http.recorded import RecordedRequest
+from tests.clients.built_in.feature import Scene
+from tests.clients.built_in.judged import AGENT, JUDGE, JUDGED_PROMPT, Judged, prepare_judged, ran_as_judged
 from tests.clients.cases import Case
 from tests.clients.launch.launched import Launched
 from tests.clients.launch.notes_server import TOOL
@@ -65,8 +67,11 @@ class LaunchCase(Struct, frozen=True, kw_only=True):
     name: str
     about: str
     run: Callable[[LaunchPlace], Iterator[str]]
-    only: str | None = None
-    """The client that it is about; None: every client."""
+    only: str = ""
+    """The client that has such a thing; empty: all."""
+
+    def fits(self, client: Launched) -> bool:
+        return self.only in ("", client.name)
 
 
 class _Checked:
@@ -242,6 +247,48 @@ def _typed(place: LaunchPlace, terminal: Terminal, wanted: str) -> Iterator[str]
     yield from _leaked(place, terminal)
 
 
+def _in_auto_mode(place: LaunchPlace) -> Iterator[str]:
+    """Claude Code in its default mode, with a judge: what is allowed runs, what is flagged does not."""
+    client, scene = place.client, Scene(work=place.work, word=place.word)
+    prepare_judged(scene)
+    host = Case(name="judge", model=AGENT, behaviour="selfhost")
+    server = Simulator(behaviour=host.behaviour, model=Judged(scene))
+    with server.running():
+        config = place.config(server.url.replace("127.0.0.1", "localhost"), host, (AGENT, JUDGE))
+        command = place.command("--config", str(config), "--model", AGENT, "--judge", JUDGE)
+        with Terminal(command, place.work, place.environment) as terminal:
+            try:
+                terminal.until(lambda: "auto mode on" in terminal.shown, "auto mode")
+                _rest(terminal)
+                _enter(terminal, JUDGED_PROMPT)
+                terminal.until(lambda: f"I read: {place.word}" in terminal.text, "answer")
+                _enter(terminal, "/status")
+                terminal.until(lambda: "Auto mode server:" in terminal.shown, "line about auto mode in /status")
+                shown = next(line for line in terminal.shown.splitlines() if "Auto mode server:" in line)
+                if "Enabled" not in shown:
+                    yield f"the server does not check: {shown.strip()}"
+                terminal.type("\x1b")
+                _rest(terminal)
+                for keys in client.quit:
+                    terminal.type(keys)
+                    _rest(terminal, 0.5)
+                if code := terminal.ends(30):
+                    yield f"it ended with code {code}"
+            finally:
+                (place.folder / "screen.txt").write_text(terminal.text)
+    yield from ran_as_judged(scene)
+    if "Auto mode: It contains 'rm -rf'" not in terminal.text:
+        yield "the user did not see what was refused, and why"
+    yield from place.left()
+
+
+def _enter(terminal: Terminal, text: str) -> None:
+    terminal.type(text)
+    terminal.until(lambda: text in terminal.shown, "echo of what was typed")
+    _rest(terminal, 0.5)  # at once after other keys, Enter is part of a pasted text
+    terminal.type("\r")
+
+
 def _rest(terminal: Terminal, seconds: float = 1.5) -> None:
     """Until nothing new was drawn for that long; clients draw several times before they read keys."""
     before, since = "", time.monotonic()
@@ -329,6 +376,7 @@ LAUNCH_CASES: Final = (
     LaunchCase(name="k3", about="one prompt, a host that leaks the markers of K3", run=_once(LEAKING_K3)),
     LaunchCase(name="terminal", about="typed into its own interface, --demo", run=_in_terminal),
     LaunchCase(name="auto-mode", about="its own checks in the mode that it starts in", run=_auto_mode, only="claude"),
+    LaunchCase(name="judge", about="auto mode with a judge, in a terminal", run=_in_auto_mode, only="claude"),
     LaunchCase(name="launcher-killed", about="SIGKILL for the launcher", run=_killed("launcher", signal.SIGKILL)),
     LaunchCase(name="launcher-ended", about="SIGTERM for the launcher", run=_killed("launcher", signal.SIGTERM)),
     LaunchCase(name="client-killed", about="SIGKILL for the client", run=_killed("client", signal.SIGKILL)),
