@@ -52,8 +52,9 @@ __all__ = [
 ]
 
 JUDGE: Final = "judge"
-"""The client's name in the books, and the path in the inspector."""
+"""The client's name in the books and in the inspector."""
 _DIALECT: Final = "openai_chat"
+_PATH: Final = "/v1/chat/completions"
 _NONCE_BYTES: Final = 12
 _AT_ONCE: Final = 8
 """Requests to the judge for one response that run at the same time."""
@@ -238,7 +239,7 @@ def own_call(state: GatewayState, snapshot: ConfigSnapshot, headers: Mapping[str
         dialect=dialect_named(_DIALECT),
         headers=headers,
         query={},
-        record=RequestRecord(request_id=os.urandom(16).hex(), path=JUDGE, dialect=_DIALECT, client=JUDGE),
+        record=RequestRecord(request_id=os.urandom(16).hex(), path=_PATH, dialect=_DIALECT, client=JUDGE),
         client_stream=ClientStream(_nothing, _discard),
         key=None,
         tenant="local",
@@ -256,7 +257,7 @@ class _JudgeRequest:
         asked = client.record
         self._record = record = RequestRecord(
             request_id=asked.request_id,
-            path=JUDGE,
+            path=_PATH,
             dialect=_DIALECT,
             client=JUDGE,
             key=asked.key,
