@@ -59,6 +59,8 @@ _NONCE_BYTES: Final = 12
 _AT_ONCE: Final = 8
 """Requests to the judge for one response that run at the same time."""
 _NOT_IN_FORM: Final = "the answer is not one verdict for each call"
+_AGENT_HEADER: Final = "x-claude-code-agent-id"
+"""Claude Code sends it with the requests of its subagents."""
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
 _REWRITTEN: Final = frozenset({"structured_output", "structured_output_invalid", "answer_corrected"})
 """Repairs after which the text is not what the judge wrote."""
@@ -80,7 +82,7 @@ def judged_safeguards(config: Config, call: ClientCall) -> Safeguards | None:
 def open_judging(
     state: GatewayState, snapshot: ConfigSnapshot, call: ClientCall, parsed: ParsedRequest, safeguards: Safeguards
 ) -> Judging:
-    case = read_case(parsed.request.messages, safeguards.context)
+    case = read_case(parsed.request.messages, safeguards.context, is_subagent=_AGENT_HEADER in call.headers)
     return Judging(state, snapshot, call, case)
 
 
