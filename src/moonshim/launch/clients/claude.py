@@ -133,7 +133,8 @@ def _plan(context: LaunchContext) -> ClientPlan:
             is_chosen = any(argument.split("=")[0] in _MODES for argument in context.arguments)
             arguments += [] if is_chosen else ["--permission-mode", "default"]
             notes.append(
-                "this version of Claude Code cannot check tool calls by itself in auto mode, and the gateway has no judge"
+                "this version of Claude Code cannot check tool calls by itself in auto mode, and the gateway has no"
+                " judge"
                 + ("" if is_chosen else ": it starts in the mode that asks before each action")
                 + ". Update Claude Code, or give the gateway a judge"
             )
