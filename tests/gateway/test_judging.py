@@ -432,10 +432,14 @@ def test_a_judge_that_is_slow_flags(stream: bool) -> None:
         await asyncio.Event().wait()
         return ""
 
-    slow = ClaudeCode(judge_model=JUDGE, judge_seconds=0.05)
-    seen = judged(bash("ls"), judge=never, stream=stream, config={"claude_code": slow})
-    assert seen.outcomes() == ["flagged"]
-    assert seen.host.given_up == 1
+    async def test() -> None:
+        slow = ClaudeCode(judge_model=JUDGE, judge_seconds=0.2)
+        async with JudgedHost(bash("ls"), judge=never) as host:
+            seen = await ask(host, stream=stream, config={"claude_code": slow})
+            assert seen.outcomes() == ["flagged"]
+            await host.until(lambda: host.given_up == len(host.judged))
+
+    run(test())
 
 
 def test_a_client_that_leaves_ends_the_judges_request() -> None:
@@ -447,10 +451,8 @@ def test_a_client_that_leaves_ends_the_judges_request() -> None:
         async with JudgedHost(bash("ls"), judge=never) as host, running(config_of(host)) as gateway:
             async with asked(gateway) as response:
                 async for frame in frames_of(response):
-                    if frame["type"] == "content_block_stop" and host.judged:
+                    if frame["type"] == "content_block_start" and frame["content_block"]["type"] == "tool_use":
                         break
-                else:
-                    raise AssertionError("the response ended without a verdict")
                 await host.until(lambda: bool(host.judged))
             await host.until(lambda: host.given_up == 1)
             await host.until(lambda: seen_is_over(gateway))
@@ -493,6 +495,19 @@ def test_a_budget_that_is_used_up_means_flagged() -> None:
     assert seen.host.judged == []
 
 
+def test_a_judge_that_is_busy_is_asked_again_while_there_is_time(stream: bool) -> None:
+    """Some hosts answer one request of an account at a time, and the agent's still runs."""
+    asked: list[str] = []
+
+    async def busy(body: Json) -> str | None:
+        asked.append("")
+        return None if len(asked) < 3 else await lenient(body)
+
+    seen = judged(bash("ls"), judge=busy, stream=stream)
+    assert seen.outcomes() == ["not_flagged"]
+    assert len(asked) == 3
+
+
 def test_a_judge_that_fails_opens_no_breaker() -> None:
     async def test() -> None:
         retries = Retries(breaker_failures=2)
@@ -503,7 +518,7 @@ def test_a_judge_that_fails_opens_no_breaker() -> None:
             for _ in range(4):
                 async with asked(gateway, stream=False) as response:
                     assert response.status == 200
-            assert len(host.judged) == 4
+            assert len(host.judged) >= 4
             assert not gateway.state.breakers.is_open("host", gateway.state.clock())
 
     run(test())

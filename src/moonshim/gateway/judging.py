@@ -28,13 +28,14 @@ from moonshim.engine.values.conversation import Text
 from moonshim.engine.values.events import Finished
 from moonshim.engine.values.verdicts import CallToJudge, Reason, Verdict
 from moonshim.engine.wire.json_codec import encode
-from moonshim.errors import MoonshimError, Refused, UpstreamError, UpstreamUnreachable, problem_of
+from moonshim.errors import CannotExpress, MoonshimError, Refused, UpstreamError, UpstreamUnreachable, problem_of
 from moonshim.gateway.client_stream import ClientStream
 from moonshim.gateway.inbound.budgets import BudgetRefusal
 from moonshim.gateway.inbound.call import ClientCall
 from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.booking import book_tokens, open_booking, settle_booking
 from moonshim.gateway.observe.record import RequestRecord
+from moonshim.gateway.outbound.attempts import Attempts, Breakers, RetryBudget
 from moonshim.gateway.outbound.request_headers import headers_for_host
 from moonshim.gateway.state import ConfigSnapshot, GatewayState
 from moonshim.http_client import UpstreamRequest
@@ -312,32 +313,33 @@ class _JudgeRequest:
                 state.metrics.observe_judge(record)
 
     async def _answer(self, body: dict[str, Any]) -> str:
-        """The text that the first host answers which can be reached; each is asked once, or twice if it refuses a field
-        that can be left out."""
-        state, snapshot = self._state, self._snapshot
+        """The text that a host answers. Hosts are tried as for a client, with circuit breakers of its own."""
+        state, snapshot, retries = self._state, self._snapshot, self._snapshot.config.retries
         parsed = read_request(body, dialect=_DIALECT)
         targets = await state.spending.admit(self._call, parsed, snapshot.router.targets(self._model), snapshot.price)
         guided, plain = self._exchange(parsed), self._exchange(read_request(without_format(body), dialect=_DIALECT))
-        failed: MoonshimError | None = None
-        for target in targets:
+        breakers, budget = Breakers(retries), RetryBudget(retries.budget)
+        attempts = Attempts(targets, retries, breakers, budget, state.random, self._call.tenant)
+        while (attempt := attempts.next(state.clock())) is not None:
+            await asyncio.sleep(attempt.wait)
+            exchange, target = guided, snapshot.request_target(attempt.target)
             try:
-                for _ in range(2):
-                    exchange = guided
-                    expected = exchange.prepare(snapshot.request_target(target)).expected
-                    if expected is not None and expected.is_described:
-                        # The host has no structured output. The prompt says it already, and an answer is never put
-                        # right here: one with words around it is none.
-                        exchange = plain
-                        exchange.prepare(snapshot.request_target(target))
-                    try:
-                        return await self._ask_host(exchange, target)
-                    except Refused as error:
-                        failed = error
-                        if not exchange.correct(error.problem):
-                            break
-            except MoonshimError as error:
-                failed = error
-        raise failed or _Undecided("failed", f"no provider has the model {self._model!r}")
+                expected = exchange.prepare(target).expected
+                if expected is not None and expected.is_described:
+                    # The host has no structured output. The prompt has the form, and an answer is never repaired here:
+                    # one with words around it counts for nothing.
+                    exchange = plain
+                    exchange.prepare(target)
+                return await self._ask_host(exchange, attempt.target)
+            except CannotExpress:
+                attempts.unfit()
+            except (Refused, UpstreamError) as error:
+                problem = problem_of(error)
+                if exchange.correct(problem):
+                    attempts.corrected(attempt)
+                else:
+                    attempts.failed(attempt, problem, state.clock())
+        raise Refused(attempts.problem or attempts.unavailable(state.clock()))
 
     def _exchange(self, parsed: ParsedRequest) -> Exchange:
         return Exchange(parsed, self._snapshot.learned, client_headers=self._headers, clock=time.time)
