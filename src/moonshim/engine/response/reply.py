@@ -183,6 +183,8 @@ class FormDetector:
     def __init__(self, label: Form, *, is_stream_wanted: bool) -> None:
         self._label, self._is_stream_wanted = label, is_stream_wanted
         self._held = bytearray()
+        self.received = 0
+        """The number of bytes that came, with white space."""
         self._has_mark = self._begins_object = self._awaits_second = False
         """There was a byte order mark; the first line begins an object; it is a chunk, and alone so far."""
         self._searched = 0
@@ -201,8 +203,11 @@ class FormDetector:
     def feed(self, data: bytes) -> Form | None:
         """More bytes came: what the response is; None if they do not show it yet."""
         self._held += data
+        self.received += len(data)
         if self._begins_object:
             return self._form_of_object()
+        if self._label == "sse" and self._held[:1] in (b"\r", b"\n"):
+            return "sse"  # blank lines are signs of life
         start = bytes(self._held).lstrip(_BLANK)
         while start.startswith(BYTE_ORDER_MARK):
             self._has_mark, start = True, start.removeprefix(BYTE_ORDER_MARK).lstrip(_BLANK)
@@ -298,9 +303,12 @@ class _ReceivedResponse:
         if detector is None:
             return self._reader.feed(data)
         form = detector.feed(data)
-        if form is None and detector.size <= self._limit:
+        if form is None and detector.received <= self._limit:
             return b""
-        return self._start(detector, form or detector.end())
+        out = self._start(detector, form or detector.end())
+        if form is None and detector.received > self._limit:  # also if it was all white space
+            out += self._reader.feed(b" " * (self._limit + 1))
+        return out
 
     def flush(self) -> bytes:
         return self._settle() + self._reader.flush()
