@@ -206,7 +206,7 @@ class FormDetector:
         self.received += len(data)
         if self._begins_object:
             return self._form_of_object()
-        if self._label == "sse" and self._held[:1] in (b"\r", b"\n"):
+        if self._label == "sse" and self._held.startswith((b"\r", b"\n")):
             return "sse"  # blank lines are signs of life
         start = bytes(self._held).lstrip(_BLANK)
         while start.startswith(BYTE_ORDER_MARK):
