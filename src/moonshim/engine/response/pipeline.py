@@ -162,7 +162,7 @@ class ResponsePipeline(Generic[Origin]):
         return bool(endings) and all(isinstance(ending, Finished) for ending in endings)
 
     @property
-    def _has_failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether the response, or one of its choices, ended in an error."""
         endings = [self._ending, *(choice.repairer.ending for choice in self._choices.values())]
         return self._error is not None or any(isinstance(ending, Failed) for ending in endings)
@@ -219,14 +219,11 @@ class ResponsePipeline(Generic[Origin]):
         return released + self._release_ready()
 
     def done(self, origin: Origin | None) -> list[Released[Origin]]:
-        """The host said that the stream is over, in a frame that leaves last if it has an `origin`.
-
-        It does not leave after an error, which is the end for clients: some would take it for a good one.
-        """
+        """The host said that the stream is over, in a frame that leaves last if it has an `origin`."""
         released = self._handle([*self.decoder.flush(), StreamEnded()], HostFrame(None, None))
         if self._held_back and self._ends_with_reason:
             released += self._end_wait()
-        if origin is None or self._has_failed:
+        if origin is None:
             return released
         if self._held_back and self._ends_with_reason:
             if self.finished:  # unlike a comment it does not pass the ending, and nothing follows an error

@@ -372,7 +372,9 @@ class Mender:
             self._pass_through(frame, out)
         elif data.strip() == _DONE:
             origin = None
-            if self._patches_chat and self._output_format in ("sse", self._input_format):
+            # For a client, an error is the end: some would take `[DONE]` for a good one. A recording stays as it is.
+            is_unwanted = self._plan.client is not None and self._pipeline.has_failed
+            if self._patches_chat and self._output_format in ("sse", self._input_format) and not is_unwanted:
                 # Lines of JSON need no such word.
                 same = data == _DONE and self._output_format == self._input_format
                 origin = frame if same else Frame(self._render_frame(_DONE, frame.head), _DONE, frame.head)
