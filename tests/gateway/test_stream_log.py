@@ -43,6 +43,8 @@ class Needs(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     options: KimiOptions = KimiOptions.mending()
     reply: ResponseContext = ResponseContext(model="kimi-k2.5")
+    hides_reasoning: bool = False
+    visible_limit: int | None = None
 
 
 class Sent:

@@ -19,7 +19,7 @@ def apply_tool_changes(
     """The messages without these blocks, and the tools that the client believes the model has."""
     out = list[LocatedMessage]()
     known = {tool.name: tool for tool in tools or ()}
-    offered = dict(known)
+    offered, reported = dict(known), len(changes)
     for number, located in enumerate(messages):
         if located.message.role != "system":
             out.append(located)
@@ -47,5 +47,5 @@ def apply_tool_changes(
             out.append(located)
         elif kept:
             out.append(located.with_parts(*kept))
-    changed = tuple(offered.values())
-    return out, tools if changed == (tools or ()) else changed
+    # Without a block the list stays as it is: two tools of one name are an error, which is found later.
+    return out, tools if len(changes) == reported else tuple(offered.values())
