@@ -199,6 +199,8 @@ class KimiGrammar:
                 found += self._k3.feed(text[: marker.end() - cut] if marker is not None else text)
                 text = text[marker.end() - cut :] if marker is not None else ""
             elif marker is None:
+                if text and self._k3.held and not self._k3.held.startswith(_K3_MARKERS):
+                    found += self._k3.quote("")  # no marker continues past the start of another
                 self._held, text = text, ""
             else:
                 self._k3.called()
