@@ -18,12 +18,13 @@ from typing import Any, Final, cast
 import pytest
 
 from moonshim.cli.serve import parser
-from moonshim.config import LOOKED_FOR, Config, parse_config
+from moonshim.config import LOOKED_FOR, Config, Limits, parse_config
 from moonshim.config.environment import with_overrides
 from moonshim.config.files.find import VARIABLE
 from moonshim.gateway.process.settings import PORT, ServeSettings, refusal
 from moonshim.gateway.routes import routes_of
 from moonshim.gateway.state import GatewayState
+from moonshim.http_server.hang import BEAT_SECONDS, HUNG_EXIT_CODE
 from moonshim.http_server.sockets import is_loopback
 from moonshim.store import store_kind
 
@@ -153,6 +154,22 @@ class TestHowItEnds:
         assert re.search(r"^STOPSIGNAL SIGTERM$", CONTAINER, re.MULTILINE)
         assert UNIT["ExecReload"] == "/bin/kill -HUP $MAINPID"
         assert UNIT["KillMode"] == "mixed", "workers are told by their supervisor, once"
+
+
+class TestWhatRestartsIt:
+    """A process that hangs exits by itself, with a code other than zero; one that waits for ever is noticed."""
+
+    def test_a_process_that_exits_is_started_again(self) -> None:
+        assert UNIT["Restart"] == "on-failure"
+        assert COMPOSE["services"]["gateway"]["restart"] == "unless-stopped"
+        assert POD["spec"].get("restartPolicy", "Always") == "Always"
+        assert HUNG_EXIT_CODE > 0
+
+    def test_a_process_that_does_not_respond_is_noticed_after_one_that_only_hangs(self) -> None:
+        assert float(UNIT["WatchdogSec"]) > Limits().hang_seconds + BEAT_SECONDS
+        assert "Type" not in UNIT, "another one would have to be notified of more than that"
+        liveness = GATEWAY["livenessProbe"]
+        assert liveness["periodSeconds"] * liveness["failureThreshold"] > Limits().hang_seconds
 
 
 class TestVariablesAndFiles:

@@ -120,6 +120,7 @@ api_key_env = "OPENROUTER_API_KEY"
 # bytes_in_flight = 536870912                 # request bytes in memory, all keys
 # queue_seconds = 10                          # how long a request waits for memory before a 503
 # max_answer_bytes = 67108864                 # size of a provider's response, streamed or not
+# hang_seconds = 10                           # CPU time after which a process that hangs is ended
 
 # Who runs the web search of Claude Code, Codex and other clients (docs/guides/web-search.md). To use your own program,
 # set the provider to "command", and command = ["/usr/local/bin/search"].

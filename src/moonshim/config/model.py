@@ -263,6 +263,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     """How long a request waits for this memory before it is rejected."""
     max_answer_bytes: int = 64 * MEBIBYTE
     """Size of a host's response, streamed or not. A larger one ends in an error."""
+    hang_seconds: float = 10.0
+    """CPU time that a process may use without a turn of its event loop. Then it is ended, and replaced."""
 
 
 class Price(Struct, frozen=True, kw_only=True):

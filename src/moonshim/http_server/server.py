@@ -21,6 +21,7 @@ import uvicorn
 from moonshim.config import Limits
 from moonshim.http_server import logs
 from moonshim.http_server.descriptors import raise_limit
+from moonshim.http_server.hang import beat
 from moonshim.http_server.hangup import StartingTerminal
 from moonshim.http_server.protocol import protocol_with
 from moonshim.http_server.sockets import bind, reachable_host, url_of
@@ -141,6 +142,7 @@ def run(
     """Serve what `opening` opens until a signal; return the exit code. `ready` is called when the port answers.
 
     The other end of a `lifeline` belongs to the process that started this one: when that is gone, this one ends too.
+    A process that hangs is ended, see `hang`.
     """
 
     def finish_startup() -> None:
@@ -151,7 +153,14 @@ def run(
     sys.setswitchinterval(SWITCH_SECONDS)
     raise_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        serving = serve(opening, sockets, graceful_seconds=graceful_seconds, ready=finish_startup, lifeline=lifeline)
+        serving = serve(
+            opening,
+            sockets,
+            graceful_seconds=graceful_seconds,
+            ready=finish_startup,
+            lifeline=lifeline,
+            owns_process=True,
+        )
         return runner.run(serving)
 
 
@@ -162,8 +171,9 @@ async def serve(
     graceful_seconds: float = 0.0,
     ready: Callable[[], None] | None = None,
     lifeline: socket.socket | None = None,
+    owns_process: bool = False,
 ) -> int:
-    """The same, in a running loop."""
+    """The same, in a running loop. `owns_process`: if the loop hangs, the process may be ended."""
     service = await opening()
     # If another process started this one, that process decides what a hangup means, and forwards reload requests.
     terminal = StartingTerminal() if lifeline is None else None
@@ -189,6 +199,8 @@ async def serve(
         handlers = {"SIGTERM": stop, "SIGINT": stop, "SIGHUP": hang_up}
         with _signals(handlers), _until_closed(lifeline, stop):
             start(_announce(server, sockets, ready))
+            if owns_process:
+                start(beat(service.limits.hang_seconds))
             await server.serve(sockets)
     finally:
         for task in waiting:

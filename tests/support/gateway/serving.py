@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -22,7 +22,9 @@ from tests.support.command import ROOT, environment
 
 DEADLINE: Final = 120.0
 _PROGRAM: Final = """
+import os
 import sys
+os.environ["WATCHDOG_PID"] = str(os.getpid())  # as systemd does
 import msgspec
 from moonshim.errors import MoonshimError
 from moonshim.gateway.observe import logs
@@ -92,6 +94,12 @@ class Serving:
         finally:
             connection.close()
 
+    def send(self, path: str) -> HTTPConnection:
+        """Send a request, and do not wait for the response."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
+        connection.request("GET", path)
+        return connection
+
     def open_stream(self) -> tuple[HTTPConnection, HTTPResponse]:
         """A stream that has started."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
@@ -112,8 +120,10 @@ class Serving:
 
 
 @contextmanager
-def serving(settings: ServeSettings, folder: Path, *, ready: bool = True) -> Iterator[Serving]:
-    """Start it, and end it whatever happens."""
+def serving(
+    settings: ServeSettings, folder: Path, *, ready: bool = True, environ: Mapping[str, str] | None = None
+) -> Iterator[Serving]:
+    """Start it, and end it whatever happens. `environ`: further variables."""
     errors = folder / "stderr"
     path = os.pathsep.join([str(ROOT), environment()["PYTHONPATH"]])
     with errors.open("wb") as stderr:
@@ -121,7 +131,7 @@ def serving(settings: ServeSettings, folder: Path, *, ready: bool = True) -> Ite
             [sys.executable, "-c", _PROGRAM, msgspec.json.encode(settings).decode()],
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env=environment(PYTHONPATH=path),
+            env=environment(PYTHONPATH=path, **(environ or {})),
         )
     running = Serving(process, errors)
     try:

@@ -92,6 +92,7 @@ class Metrics:
         self._judged = counter("judged_calls", "Calls that Claude Code asked about", "outcome", "reason")
         self._store_failures = counter("store_failures", "Failed store operations", "operation")
         self._reloads = counter("reloads", "Configuration reloads", "result")
+        self._restarts = counter("worker_restarts", "Workers that were replaced", "reason")
         self._open = gauge("requests_open", "Requests in progress", together="livesum")
         self._breakers = gauge(
             "breaker_open", "1 while a provider's circuit breaker is open, otherwise 0", "provider", together="livemax"
@@ -220,6 +221,10 @@ class Metrics:
 
     def count_reload(self, succeeded: bool) -> None:
         self._child(self._reloads, "loaded" if succeeded else "rejected").inc()
+
+    def count_worker_restart(self, reason: str) -> None:
+        """Count the worker that this process replaces."""
+        self._child(self._restarts, reason).inc()
 
     def render(self) -> bytes:
         """The text exposition format for Prometheus."""

@@ -40,6 +40,8 @@ async def open_service(
     state = await GatewayState.open(
         config, bound_to_loopback=settings.loopback, log_dir=settings.log_dir, worker=worker
     )
+    if settings.replaces is not None:
+        state.metrics.count_worker_restart(settings.replaces)
     if worker <= 1:
         logs.event("usage_file", file="memory:" if state.ledger.path is None else str(state.ledger.path))
     for warning in [*warnings_of(config), *budget_warnings(config)] if worker <= 1 else ():

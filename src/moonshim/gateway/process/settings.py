@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ __all__ = [
     "HOST",
     "PORT",
     "Factory",
+    "RestartReason",
     "ServeSettings",
     "refusal",
     "service_opener",
@@ -35,6 +36,7 @@ HOST: Final = "127.0.0.1"
 PORT: Final = 8484
 GRACEFUL_SECONDS: Final = 600.0
 """How long running responses may take after SIGTERM: as long as a host may take for its first byte."""
+RestartReason: TypeAlias = Literal["exited", "hung"]
 
 
 class ServeSettings(Struct, frozen=True, kw_only=True):
@@ -56,6 +58,8 @@ class ServeSettings(Struct, frozen=True, kw_only=True):
     """Whether only this machine can reach the address."""
     needs_keys: bool = False
     """Whether the configuration required keys at startup: a restarted worker must not serve without them."""
+    replaces: RestartReason | None = None
+    """Why the process that this one replaces has ended."""
 
     @classmethod
     def of(cls, config: Config, /, **given: Any) -> ServeSettings:

@@ -18,7 +18,8 @@ import msgspec
 
 from moonshim.errors import MoonshimError
 from moonshim.gateway.observe import logs
-from moonshim.gateway.process.settings import ServeSettings
+from moonshim.gateway.process.settings import RestartReason, ServeSettings
+from moonshim.http_server.hang import HUNG_EXIT_CODE, beat
 from moonshim.http_server.hangup import StartingTerminal
 from moonshim.http_server.server import reachable, until_it_answers
 from moonshim.http_server.sockets import bind, free_port
@@ -31,6 +32,8 @@ METRICS_DIR: Final = "PROMETHEUS_MULTIPROC_DIR"
 READY: Final = b"ready"
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
+HANG_SECONDS: Final = 10.0
+"""CPU time of the supervisor itself, which needs none."""
 STEADY_SECONDS: Final = 30.0
 """A worker that ran for this long was healthy: if it ends now, the restart delay starts from the beginning."""
 _START: Final = (
@@ -41,7 +44,7 @@ _START: Final = (
 )
 """The code that Python runs in a worker. Its argument is this package's location, which need not be installed."""
 KILL_SECONDS: Final = 5.0
-"""Seconds that a worker may take after it was told to stop at once."""
+"""Seconds that a worker may take after it was told to stop at once, or after the deadline of its responses."""
 
 
 class WorkersFailed(MoonshimError):
@@ -99,11 +102,12 @@ class _Supervisor:
         )
         numbers = range(1, self._settings.workers + 1)
         self._serving = {number: asyncio.Event() for number in numbers}
-        announcing = asyncio.create_task(self._announce())
+        tasks = [asyncio.create_task(self._announce()), asyncio.create_task(beat(HANG_SECONDS))]
         try:
             codes = await asyncio.gather(*(self._keep(number) for number in numbers))
         finally:
-            announcing.cancel()
+            for task in tasks:
+                task.cancel()
             terminal.close()
         if self._failed:
             raise WorkersFailed("the workers could not start; see the log lines above")
@@ -115,8 +119,8 @@ class _Supervisor:
         self._stops += 1
         self._stopping.set()
         self._signal_workers(signal.SIGTERM)
-        if self._stops > 1:
-            asyncio.get_running_loop().call_later(KILL_SECONDS, self._signal_workers, signal.SIGKILL)
+        grace = self._settings.graceful_seconds if self._stops == 1 else 0.0
+        asyncio.get_running_loop().call_later(grace + KILL_SECONDS, self._signal_workers, signal.SIGKILL)
 
     def _signal_workers(self, number: signal.Signals) -> None:
         for process in self._running.values():
@@ -128,9 +132,10 @@ class _Supervisor:
     async def _keep(self, number: int) -> int:
         """Keep one worker alive until shutdown; return the exit code of the last one."""
         pause, code = FIRST_PAUSE, 0
+        replaces: RestartReason | None = None
         while not self._stopping.is_set():
             began = asyncio.get_running_loop().time()
-            code = await self._run_once(number)
+            code = await self._run_once(number, replaces)
             if self._stopping.is_set():
                 break
             if not self._serving[number].is_set():
@@ -140,15 +145,17 @@ class _Supervisor:
                 break
             lived = asyncio.get_running_loop().time() - began
             pause = FIRST_PAUSE if lived >= STEADY_SECONDS else pause
-            logs.event("worker_exited", level="error", worker=number, code=code, restart_in_seconds=pause)
+            replaces = "hung" if code == HUNG_EXIT_CODE else "exited"
+            name = "worker_hung" if replaces == "hung" else "worker_exited"
+            logs.event(name, level="error", worker=number, code=code, restart_in_seconds=pause)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
             pause = min(pause * 2, LONGEST_PAUSE)
         return code
 
-    async def _run_once(self, number: int) -> int:
+    async def _run_once(self, number: int, replaces: RestartReason | None) -> int:
         ours, theirs = socket.socketpair()
-        orders = WorkerOrders(self._settings, number, theirs.fileno())
+        orders = WorkerOrders(msgspec.structs.replace(self._settings, replaces=replaces), number, theirs.fileno())
         environment = os.environ | {
             ENVIRONMENT: msgspec.json.encode(orders).decode(),
             METRICS_DIR: str(self._metrics),
