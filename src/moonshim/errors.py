@@ -120,6 +120,7 @@ OWN_ERRORS: Final[dict[str, ErrorRule]] = {
     "upstream_stalled": ErrorRule("host", 504),
     "upstream_unreachable": ErrorRule("host", 502),
     "upstream_unresolved": ErrorRule("host", 502),
+    "budget_unknown": ErrorRule("us", 503),
     "gateway_busy": ErrorRule("us", 503),
     "gateway_stopping": ErrorRule("us", 503),
     "login_expired": ErrorRule("us", 401),
@@ -157,7 +158,7 @@ def blame_of(code: str | None, kind: ProblemKind = "server") -> Blame:
 
 BUDGET_EXCEEDED: Final = "budget_exceeded"
 """The code of a request that the gateway refuses because its key has used up a budget; the same in every dialect."""
-BUDGET_CODES: Final = frozenset({BUDGET_EXCEEDED, "budget_reserved", "price_unknown"})
+BUDGET_CODES: Final = frozenset({BUDGET_EXCEEDED, "budget_reserved", "budget_unknown", "price_unknown"})
 """The codes of requests that the gateway refuses because of a budget."""
 SHORT_LIMIT: Final = 300
 _TRANSIENT_KINDS: Final[frozenset[ProblemKind]] = frozenset({"rate_limit", "overloaded", "timeout", "server"})

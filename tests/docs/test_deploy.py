@@ -27,6 +27,7 @@ from moonshim.gateway.state import GatewayState
 from moonshim.http_server.hang import BEAT_SECONDS, HUNG_EXIT_CODE
 from moonshim.http_server.sockets import is_loopback
 from moonshim.store import store_kind
+from moonshim.usage.ledger import default_file
 
 DEPLOY: Final = Path(__file__).resolve().parents[2] / "deploy"
 KUBERNETES: Final = DEPLOY / "kubernetes"
@@ -69,7 +70,7 @@ COMMANDS: Final = {
 ENVIRONMENTS: Final[dict[str, dict[str, str]]] = {
     "compose.yaml": COMPOSE["services"]["gateway"]["environment"],
     "kubernetes": {one["name"]: one.get("value", "") for one in GATEWAY["env"]},
-    "systemd": dict([UNIT["Environment"].split("=", 1)]),
+    "systemd": dict(one.split("=", 1) for one in shlex.split(UNIT["Environment"])),
 }
 CONFIGURATIONS: Final = {
     "compose.yaml": (DEPLOY / "moonshim.toml").read_text(),
@@ -201,7 +202,7 @@ class TestVariablesAndFiles:
         assert service["spec"]["ports"][0]["port"] == 6379
 
     def test_the_configuration_is_where_the_command_looks_for_it(self) -> None:
-        (mount,) = COMPOSE["services"]["gateway"]["volumes"]
+        mount, _ = COMPOSE["services"]["gateway"]["volumes"]
         source, target, mode = mount.split(":")
         assert (target, mode) == (understood("compose.yaml").config, "ro")
         assert (DEPLOY / source).is_file()
@@ -215,6 +216,32 @@ class TestVariablesAndFiles:
         assert {"name": "scratch", "mountPath": "/tmp"} in GATEWAY["volumeMounts"]
         assert understood("systemd").log_dir == f"/var/log/{UNIT['LogsDirectory']}"
         assert f"/var/lib/{UNIT['StateDirectory']}/" in UNIT["Environment"]
+
+    def test_usage_records_are_on_a_volume(self) -> None:
+        """They say what budgets have used, if Redis has lost its data."""
+        (line,) = re.findall("^ENV (.*)", CONTAINER, re.MULTILINE)
+        image = dict(pair.split("=", 1) for pair in shlex.split(line))
+        folder = default_file(image)
+        assert folder is not None
+        assert str(folder.parent) == "/var/lib/moonshim" == re.findall(r"^VOLUME (\S+)$", CONTAINER, re.MULTILINE)[0]
+        assert default_file(ENVIRONMENTS["systemd"]) == folder
+        (volume,) = [one for one in COMPOSE["services"]["gateway"]["volumes"] if one.endswith(":/var/lib/moonshim")]
+        assert volume.partition(":")[0] in COMPOSE["volumes"]
+        assert {"name": "records", "mountPath": "/var/lib/moonshim"} in GATEWAY["volumeMounts"]
+        assert "records" in {one["name"] for one in POD["spec"]["volumes"]}
+        assert POD["spec"]["securityContext"]["fsGroup"] == POD["spec"]["securityContext"]["runAsUser"]
+
+    def test_redis_does_not_forget_when_it_is_restarted(self) -> None:
+        redis = kind("Deployment", "moonshim-redis")["spec"]["template"]["spec"]
+        (container,) = redis["containers"]
+        for arguments in (COMPOSE["services"]["redis"]["command"], container["args"]):
+            assert arguments[arguments.index("--appendonly") + 1] == "yes"
+        assert COMPOSE["services"]["redis"]["volumes"] == ["redis:/data"]
+        assert "redis" in COMPOSE["volumes"]
+        assert container["volumeMounts"] == [{"name": "data", "mountPath": "/data"}]
+        (volume,) = redis["volumes"]
+        claim = kind("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
+        assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
 
     def test_the_image_is_made_from_files_that_are_there_and_runs_as_nobody(self) -> None:
         for names in re.findall(r"^COPY (?!--from)(.*) \S+$", CONTAINER, re.MULTILINE):

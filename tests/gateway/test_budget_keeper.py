@@ -18,6 +18,7 @@ from moonshim.gateway.observe.record import RequestRecord
 from moonshim.store import Store, StoreUnavailable, open_store
 from moonshim.usage.budgets import TOKENS, BudgetCounter
 from moonshim.usage.record import COST_UNITS, UsageRecord
+from tests.support.logged import logged_events
 from tests.support.redis_server import running_redis
 
 NOON = datetime(2026, 12, 31, 12, tzinfo=UTC).timestamp()
@@ -53,11 +54,21 @@ def used(cents: int = 0, tokens: int = 0) -> UsageRecord:
 class Process:
     """One process of a gateway, and the books of its machine."""
 
-    def __init__(self, store: Store, clock: Callable[[], float], *, books: str = "books", patience: float = 60) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], float],
+        *,
+        books: str = "books",
+        patience: float = 60,
+        refuses_unknown: bool = False,
+    ) -> None:
         self.booked: dict[BudgetCounter, int] = {}
         self.books = books
         self.is_readable = True
-        self.keeper = BudgetKeeper(store, self._spent, self._id, clock=clock, patience=patience)
+        self.keeper = BudgetKeeper(
+            store, self._spent, self._id, clock=clock, patience=patience, refuses_unknown=refuses_unknown
+        )
         self.running = self.most_running = self.served = 0
 
     async def _spent(self, counter: BudgetCounter) -> int:
@@ -329,7 +340,71 @@ def test_a_redis_that_was_emptied_learns_from_the_books() -> None:
         on_store(redis.url, test)
 
 
-def test_without_a_store_nothing_is_refused_and_amounts_are_counted_later() -> None:
+def test_a_redis_that_was_emptied_gives_no_second_budget_even_if_the_books_cannot_be_read() -> None:
+    with running_redis() as redis:
+
+        async def test(store: Store, clock: Clock) -> None:
+            process, limited = Process(store, clock), key(dollars("1.00"), Budget(period="total", tokens=1000))
+            process.is_readable = False
+            for _ in range(10):
+                await process.settle(await process.admit(limited), used(10, tokens=5))
+            redis.empty()
+            for _ in range(2):
+                assert (await process.refused(limited)).code == "budget_exceeded"
+            assert "$1.00 of $1.00 used" in (await process.refused(limited)).message
+
+        on_store(redis.url, test)
+
+
+def test_a_clock_that_jumps_gives_no_second_budget_for_a_day_that_was_used_up() -> None:
+    async def test(store: Store, clock: Clock) -> None:
+        process, limited = Process(store, clock), key(dollars("1.00"), Budget(period="total", tokens=1000))
+        await process.settle(await process.admit(limited), used(100, tokens=10))
+        clock.now += 24 * 3600
+        await process.settle(await process.admit(limited), used(100, tokens=10))  # that is another day
+        clock.now -= 24 * 3600
+        assert (await process.refused(limited)).code == "budget_exceeded"
+        clock.now += 24 * 3600
+        assert (await process.refused(limited)).code == "budget_exceeded"
+        assert (await process.keeper.states([limited]))[1].used == 20
+
+    in_memory(test)
+
+
+@pytest.mark.parametrize("has_store", [False, True])
+def test_a_process_that_finds_neither_store_nor_books_counts_from_zero_or_refuses(has_store: bool) -> None:
+    with running_redis() as redis:
+
+        async def test(store: Store, clock: Clock) -> None:
+            limited = key(dollars("1.00"))
+            if not has_store:
+                redis.stop()
+            process = Process(store, clock)
+            process.is_readable = False
+            await process.settle(await process.admit(limited), used(100))
+            assert (await process.refused(limited)).code == "budget_exceeded"
+            strict = Process(store, clock, books="other", refuses_unknown=True)
+            strict.is_readable = False
+            if has_store:
+                assert (await strict.refused(limited)).code == "budget_exceeded", "the store knows"
+                redis.empty()
+                strict = Process(store, clock, books="other", refuses_unknown=True)
+                strict.is_readable = False
+            problem = await strict.refused(limited)
+            assert (problem.status, problem.code, problem.retry_headers) == (
+                503,
+                "budget_unknown",
+                {"retry-after": "5"},
+            )
+            strict.is_readable = True  # they have nothing, and that is known now
+            await strict.admit(limited)
+
+        with logged_events() as events:
+            on_store(redis.url, test)
+    assert [event["refused"] for event in events if event["event"] == "budget_unknown"] == [False, True]
+
+
+def test_without_a_store_the_own_count_decides_and_amounts_are_added_later() -> None:
     with running_redis() as redis:
 
         async def test(store: Store, clock: Clock) -> None:
@@ -340,6 +415,13 @@ def test_without_a_store_nothing_is_refused_and_amounts_are_counted_later() -> N
             admission = await process.keeper.admit(limited, lambda: {"$": 500 * CENT}, record)
             assert record.store_failures == ["budgets"]
             await process.settle(admission, used(40))
+            record = request()
+            with pytest.raises(Refused) as refused:
+                await process.keeper.admit(limited, dict, record)
+            assert (refused.value.problem.code, record.store_failures) == ("budget_exceeded", ["budgets"])
+            worker = Process(store, clock)  # of the same machine
+            worker.booked = process.booked
+            assert (await worker.refused(limited)).code == "budget_exceeded"
             redis.start()
             await store_is_back(store)
             (state,) = await process.keeper.states([limited])
@@ -393,7 +475,7 @@ def test_two_machines_on_an_emptied_redis_add_what_each_of_them_has() -> None:
             assert shown == [30, 90, 90]
             await fill(machines, limited)
             redis.empty()
-            assert (await machines[1].keeper.states([limited]))[0].used == 120 * CENT
+            assert (await machines[1].keeper.states([limited]))[0].used == 180 * CENT  # it has seen that before
             # This one sees more than when it last looked, and still notices with its next request.
             await machines[0].settle(await machines[0].admit(limited), used(1))
             for machine in machines:

@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from moonshim.usage.ledger import UsageLedger
+from moonshim.config import Budget, Config, GatewayKey, UsageBooks
+from moonshim.usage.ledger import UsageLedger, books_warnings
 from moonshim.usage.record import UsageRecord
 from moonshim.usage.running import RunningFile
 
@@ -231,3 +233,21 @@ def test_settling_leaves_either_the_open_or_the_settled_record(tmp_path: Path) -
     path = tmp_path / "usage.db"
     with_books(path, lambda _: asyncio.sleep(0))
     assert rows(path) == [("1", "settled", None)]
+
+
+KEYS: Final = (GatewayKey(name="ci", digest="", budgets=(Budget(period="day", limit=Decimal(1)),)),)
+
+
+def test_it_is_said_that_budgets_need_books_that_survive(tmp_path: Path) -> None:
+    (memory,) = books_warnings(Config(keys=KEYS, usage=UsageBooks(file="memory:")), {})
+    assert memory.startswith("keys have budgets, but usage records are in memory only")
+    assert books_warnings(Config(keys=KEYS), {}) == [memory], "as in a container without a home"
+    (tmp_path / "file").touch()
+    for environ, file in (
+        ({"XDG_STATE_HOME": str(tmp_path / "file")}, None),
+        ({}, str(tmp_path / "file" / "usage.db")),
+    ):
+        (unwritable,) = books_warnings(Config(keys=KEYS, usage=UsageBooks(file=file)), environ)
+        assert "usage records cannot be written to /" in unwritable
+    assert books_warnings(Config(keys=KEYS), {"XDG_STATE_HOME": str(tmp_path / "new")}) == []
+    assert books_warnings(Config(), {}) == [], "nothing is lost but the report"

@@ -35,6 +35,7 @@ from moonshim.engine.hosts.detect import profile_for
 from moonshim.gateway.process.settings import HOST, PORT, ServeSettings, startup_problems
 from moonshim.http_server.sockets import BindError
 from moonshim.usage.budgets import budget_warnings, describe_budget
+from moonshim.usage.ledger import books_warnings
 
 __all__ = ["main", "parser"]
 
@@ -168,7 +169,7 @@ def _refuse(problems: Sequence[str], notes: Sequence[str]) -> int:
 
 
 def _report(config: Config, paint: console.Paint, *, in_file: bool) -> Iterator[str]:
-    warnings = [*warnings_of(config), *budget_warnings(config)]
+    warnings = [*warnings_of(config), *budget_warnings(config), *books_warnings(config, os.environ)]
     count = len(config.providers)
     counts = (
         f"{count} provider{'s' if count != 1 else ''}, "

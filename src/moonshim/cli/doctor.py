@@ -81,6 +81,7 @@ def main(argv: Sequence[str]) -> int:
 async def _check(config: Config, given: Any) -> int:
     from moonshim.doctor.check import check_providers
     from moonshim.doctor.report import as_json
+    from moonshim.usage.ledger import books_warnings
 
     right, waiting = True, [provider.name for provider in config.providers]
     progress = _Progress()
@@ -92,7 +93,8 @@ async def _check(config: Config, given: Any) -> int:
         progress.clear()
         print(json_for_terminal(as_json(report)) if given.json else "\n".join(_report(report, paint)), flush=True)
         progress.show(waiting)
-    for warning in () if given.json else (*warnings_of(config), *_client_warnings()):
+    rest = (*books_warnings(config, os.environ), *_client_warnings())
+    for warning in () if given.json else (*warnings_of(config), *rest):
         print(paint.yellow("! ") + console.safe(warning), flush=True)
     return console.DONE if right else console.FAILED
 

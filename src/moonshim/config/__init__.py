@@ -8,6 +8,7 @@ from moonshim.config.load import load_config, load_keys, parse_config
 from moonshim.config.model import (
     Budget,
     BudgetPeriod,
+    BudgetRules,
     ClaudeCode,
     Config,
     GatewayKey,
@@ -36,6 +37,7 @@ __all__ = [
     "LOOKED_FOR",
     "Budget",
     "BudgetPeriod",
+    "BudgetRules",
     "ClaudeCode",
     "Config",
     "ConfigError",

@@ -110,6 +110,9 @@ api_key_env = "OPENROUTER_API_KEY"
 # breaker_failures = 5                        # how many more failures than successes open the circuit breaker
 # breaker_seconds = 30                        # how long an open breaker stops requests to a provider
 
+# [budgets]
+# on_unknown = "count"                        # or "refuse", if neither store nor usage records say what was used before
+
 # [limits]
 # body_bytes = 67108864
 # header_bytes = 65536

@@ -27,7 +27,7 @@ from moonshim.config.tables.otel import read_otel
 from moonshim.config.tables.prices import read_prices
 from moonshim.config.tables.providers import Defaults, read_provider, read_timeouts
 from moonshim.config.tables.routes import read_routes
-from moonshim.config.tables.settings import GATEWAY_KEYS, read_gateway, read_numbers, read_usage
+from moonshim.config.tables.settings import GATEWAY_KEYS, read_budgets, read_gateway, read_numbers, read_usage
 from moonshim.config.tables.table import Table
 from moonshim.config.tables.web_search import read_web_search
 
@@ -155,6 +155,7 @@ class _Reading:
         limits = read_numbers(root.table("limits"), Limits())
         retries = read_numbers(root.table("retries"), Retries())
         prices = read_prices(root.table("prices"))
+        budgets = read_budgets(root.table("budgets"))
         usage = read_usage(root.table("usage"), self._folder)
         otel = read_otel(root.table("otel"))
         web_search = read_web_search(root.table("web_search"))
@@ -184,6 +185,7 @@ class _Reading:
             keys=keys,
             keys_emptied=root.raw("keys") == [],
             prices=prices,
+            budgets=budgets,
             usage=usage,
             otel=otel,
             web_search=web_search,

@@ -284,6 +284,17 @@ class Price(Struct, frozen=True, kw_only=True):
     currency: str = "$"
 
 
+OnUnknownBudget: TypeAlias = Literal["count", "refuse"]
+
+
+class BudgetRules(Struct, frozen=True, kw_only=True):
+    """What holds for the budgets of all keys."""
+
+    on_unknown: OnUnknownBudget = "count"
+    """While neither the store nor the usage records say what was used before a process started: `count` from zero, so
+    that a process start gives at most one more budget, or `refuse` what a hard budget limits."""
+
+
 class UsageBooks(Struct, frozen=True, kw_only=True):
     """Where the use of models is recorded, and how much of it is kept."""
 
@@ -374,6 +385,7 @@ class Config(Struct, frozen=True, kw_only=True):
     keys: tuple[GatewayKey, ...] = ()
     prices: dict[str, Price] = {}
     """By the name of a model, `provider/model` or a pattern. They override the shipped prices (`usage.prices`)."""
+    budgets: BudgetRules = BudgetRules()
     usage: UsageBooks = UsageBooks()
     otel: OtelExport | None = None
     """None: no traces."""

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, get_args
 
 from msgspec.structs import replace
 
-from moonshim.config import BudgetPeriod, GatewayKey, Price, Target, profile_of
+from moonshim.config import BudgetPeriod, Config, GatewayKey, Price, Target, profile_of
 from moonshim.engine.prepare import ParsedRequest
 from moonshim.engine.values.lifetimes import lifetime_seconds
 from moonshim.errors import Problem, Refused
@@ -90,7 +90,7 @@ class Spending:
 
     def __init__(self, store: Store, ledger: UsageLedger, metrics: Metrics, refusals: RefusalPace) -> None:
         self._ledger, self._metrics, self._refusals = ledger, metrics, refusals
-        self.keeper = BudgetKeeper(store, self._spent, ledger.identity)
+        self.keeper = BudgetKeeper(store, self._spent, ledger.identity, has_books=ledger.path is not None)
         self._peaks = OutputPeaks()
         self._admissions: dict[int, Admission] = {}
         """By the identity of a request's record."""
@@ -99,8 +99,13 @@ class Spending:
         self._store = store
         self._showing: asyncio.Task[None] | None = None
 
-    def show(self, keys: Sequence[GatewayKey]) -> None:
-        """Show the budgets of these keys in the metrics, soon: those of keys that send nothing, too."""
+    def configure(self, config: Config) -> None:
+        """Use this configuration, and show the budgets of its keys in the metrics, soon: also if a key sends
+        nothing."""
+        self.keeper.refuses_unknown = config.budgets.on_unknown == "refuse"
+        self._show_soon(config.keys)
+
+    def _show_soon(self, keys: Sequence[GatewayKey]) -> None:
         keys = [key for key in keys if key.budgets][:MOST_KEYS]
         if self._showing is not None:
             self._showing.cancel()

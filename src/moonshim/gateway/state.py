@@ -46,7 +46,7 @@ from moonshim.gateway.spending import Spending
 from moonshim.http_client import UpstreamClient
 from moonshim.store import Store, open_store, store_kind
 from moonshim.transformers import Chain, load_chain
-from moonshim.usage.ledger import UsageLedger, default_file
+from moonshim.usage.ledger import UsageLedger, books_path
 from moonshim.usage.prices import PriceList, SearchFee
 from moonshim.usage.shared import SharedUsage
 
@@ -119,10 +119,8 @@ def _log_event(level: str, name: str, fields: dict[str, Any]) -> None:
 
 
 async def _open_books(books: UsageBooks, metrics: Metrics) -> UsageLedger:
-    path = Path(books.file) if books.file is not None else default_file(os.environ)
-    if books.file == "memory:":
-        path = None
-    elif path is None:
+    path = books_path(books, os.environ)
+    if path is None and books.file is None:
         problem = "no state folder: set HOME or XDG_STATE_HOME, or `file` in `[usage]`"
         logs.event("usage_not_saved", level="warning", problem=problem)
     ledger = UsageLedger(
@@ -216,7 +214,7 @@ class GatewayState:
             state.shared_usage.start()
         if state.inspector is not None:
             await state.inspector.start()
-        state.spending.show(config.keys)
+        state.spending.configure(config)
         return state
 
     def reload(self, config: Config) -> None:
@@ -226,7 +224,7 @@ class GatewayState:
         """
         self.snapshot = ConfigSnapshot(config, self.snapshot.learned)
         self.breakers.settings = config.retries
-        self.spending.show(config.keys)
+        self.spending.configure(config)
 
     async def close(self) -> None:
         if self.inspector is not None:

@@ -21,12 +21,13 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from moonshim.config import Config, UsageBooks
 from moonshim.store import StoreUnavailable
 from moonshim.usage.database import Job, UsageDatabase, WriteResult
 from moonshim.usage.record import UsageRecord
 from moonshim.usage.running import MOST_SLOTS, RunningFile, dead_files
 
-__all__ = ["UsageLedger", "default_file"]
+__all__ = ["UsageLedger", "books_path", "books_warnings", "default_file"]
 
 Result = TypeVar("Result")
 
@@ -56,6 +57,32 @@ def default_file(environ: Mapping[str, str], platform: str = os.name) -> Path | 
         if folder.is_absolute():
             return folder.joinpath(*rest, "moonshim", "usage.db")
     return None
+
+
+def books_path(books: UsageBooks, environ: Mapping[str, str]) -> Path | None:
+    """The file of the books; None: they are in memory."""
+    if books.file == "memory:":
+        return None
+    return default_file(environ) if books.file is None else Path(books.file)
+
+
+def books_warnings(config: Config, environ: Mapping[str, str]) -> list[str]:
+    """What budgets lose because the books do not survive the process. Lines for people; creates nothing to find out."""
+    if not any(key.budgets for key in config.keys):
+        return []
+    path = books_path(config.usage, environ)
+    if path is None:
+        problem = "are in memory only"
+    else:
+        there = next((folder for folder in (path, *path.parents) if folder.exists()), Path("/"))
+        if os.access(there, os.W_OK) and (there == path or there.is_dir()):
+            return []
+        problem = f"cannot be written to {path}"
+    line = (
+        f"keys have budgets, but usage records {problem}: budgets count from zero when the gateway is restarted after "
+        "the store has lost its data; mount a volume, and set XDG_STATE_HOME or `file` in `[usage]` to a folder in it"
+    )
+    return [line]
 
 
 class UsageLedger:

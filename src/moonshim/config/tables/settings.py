@@ -1,20 +1,21 @@
-"""`[gateway]`, `[limits]`, `[retries]` and `[usage]` -> the fields of a `Config`, each checked."""
+"""`[gateway]`, `[limits]`, `[retries]`, `[budgets]` and `[usage]` -> the fields of a `Config`, each checked."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path as File
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
 from msgspec import Struct
 
-from moonshim.config.model import LogLevel, Secret, UsageBooks
+from moonshim.config.model import BudgetRules, LogLevel, OnUnknownBudget, Secret, UsageBooks
 from moonshim.config.tables.table import Table, resolve_path
 
 __all__ = [
     "GATEWAY_KEYS",
     "SHORTEST_SECRET",
+    "read_budgets",
     "read_gateway",
     "read_numbers",
     "read_usage",
@@ -99,6 +100,14 @@ def read_numbers(table: Table | None, default: _Numbers) -> _Numbers:
             given[name] = table.number(name, above=name not in _MAY_BE_ZERO)
     table.close()
     return msgspec.structs.replace(default, **{name: value for name, value in given.items() if value is not None})
+
+
+def read_budgets(table: Table | None) -> BudgetRules:
+    if table is None:
+        return BudgetRules()
+    on_unknown = cast("OnUnknownBudget | None", table.choice("on_unknown", get_args(OnUnknownBudget)))
+    table.close()
+    return BudgetRules(on_unknown=on_unknown or BudgetRules().on_unknown)
 
 
 def read_usage(table: Table | None, folder: File | None) -> UsageBooks:

@@ -6,7 +6,9 @@ budget by at most one request, if estimates are not too low.
 
 Every process lists its reservations under the key, and renews the list: what a killed process had reserved expires.
 
-While the store is unavailable, no request is refused. Amounts are counted when it is back, from the books.
+What a process has seen or counted itself is never forgotten: a counter that the store has lost does not start again.
+While the store is unavailable, that count decides, with what the books of this machine have. Amounts are added to the
+store when it is back, from the books.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from msgspec import Struct
 
 from moonshim.config import GatewayKey
 from moonshim.errors import BUDGET_EXCEEDED, Problem, Refused
+from moonshim.gateway.observe import logs
 from moonshim.gateway.observe.record import RequestRecord
 from moonshim.store import Store, StoreUnavailable, key_space
 from moonshim.usage.budgets import MOST_AMOUNT, BudgetCounter, BudgetState, Unit, amounts_of, counters_of, has_hard
@@ -42,6 +45,8 @@ _POLL_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 5.0
 _MOST_COUNTERS: Final = 4096
 _ATTEMPTS: Final = 20
+_BOOKS_SECONDS: Final = 5.0
+"""While the store is unavailable: how often the books are read for what other processes have used."""
 _LARGE: Final = 2**40
 """An amount for which a counter may have no room."""
 _LOST: Final = "budgets"
@@ -99,12 +104,35 @@ class _OfKey:
 class _Known:
     """What this process knows about a counter."""
 
-    __slots__ = ("claimed", "is_current", "owed", "unbooked", "unsent", "updating", "used")
+    __slots__ = (
+        "claimed",
+        "floor",
+        "is_current",
+        "is_known",
+        "is_reported",
+        "is_shared",
+        "owed",
+        "read_at",
+        "unbooked",
+        "unsent",
+        "updating",
+        "used",
+    )
 
     def __init__(self) -> None:
         self.updating = asyncio.Lock()
         self.used = 0
-        """The sum of all books, when it was last read."""
+        """The sum of all books, as the store had it when it was last read."""
+        self.floor = 0
+        """The least that is used: the most that was ever read, and what this process has counted since."""
+        self.is_shared = False
+        """Whether the store had the sum when it was last read."""
+        self.is_known = False
+        """Whether anything said what was used before this process started: the store, or the books of this machine."""
+        self.is_reported = False
+        """Whether it was logged that nothing did."""
+        self.read_at: float | None = None
+        """When the books were last read in place of the store, in monotonic time."""
         self.claimed = 0
         """The part of these books."""
         self.unsent = 0
@@ -131,10 +159,15 @@ class BudgetKeeper:
         spent: Callable[[BudgetCounter], Awaitable[int]],
         ledger_id: Callable[[], Awaitable[str]],
         *,
+        has_books: bool = True,
+        refuses_unknown: bool = False,
         clock: Callable[[], float] = time.time,
         patience: float = PATIENCE,
     ) -> None:
-        """`clock` must be shared by all gateways: the wall clock."""
+        """`clock` must be shared by all gateways: the wall clock. `has_books`: whether the books are in a file."""
+        self.refuses_unknown = refuses_unknown
+        """Whether a hard budget refuses requests while neither the store nor the books say what was used before."""
+        self._has_books = has_books
         self._store, self._spent, self._ledger_id = store, spent, ledger_id
         self._clock, self._patience = clock, patience
         self._process = secrets.token_hex(8)
@@ -160,18 +193,12 @@ class BudgetKeeper:
                 async with mine.turn:
                     while True:
                         mine.changed.clear()
-                        admission = await self._try(key, estimate(), mine)
+                        admission = await self._try(key, estimate(), mine, record)
                         if admission is not None:
-                            if not self._are_current(admission.reserved):
-                                _record_store_failure(record)
                             return admission
                         with contextlib.suppress(TimeoutError):
                             async with asyncio.timeout(_POLL_SECONDS):
                                 await mine.changed.wait()
-        except StoreUnavailable:
-            _record_store_failure(record)
-            counters = [counter for _, counter in counters_of(key, self._clock())]
-            return self._hold(mine, Admission(key, [], dict.fromkeys(counters, 0)))
         except TimeoutError:
             raise _busy(key, mine) from None
 
@@ -185,20 +212,22 @@ class BudgetKeeper:
         for used in (*(earlier for earlier, _ in record.booked_earlier), *(() if usage is None else (usage,))):
             amounts.update(amounts_of(used))
         for counter in admission.reserved:
-            self._knows(counter).unsent += amounts[counter.unit]
+            known = self._knows(counter)
+            known.unsent += amounts[counter.unit]
+            known.floor = min(known.floor + amounts[counter.unit], MOST_AMOUNT)
         try:
             for counter in admission.reserved:
                 if self._knows(counter).unsent:
                     await self._used(counter)
-        except StoreUnavailable:
-            _record_store_failure(record)
+            if not self._are_current(admission.reserved):
+                _record_store_failure(record)
         finally:
             # Only now: between the two, an amount must rather count twice than not at all.
             mine.running.pop(id(admission), None)
             mine.changed.set()
             if has_hard(admission.key):
                 self._publish_later(admission.key, mine)
-        return [BudgetState(one.budget, one.counter, self._knows(one.counter).used) for one in admission.states]
+        return [BudgetState(one.budget, one.counter, self._knows(one.counter).floor) for one in admission.states]
 
     async def states(self, keys: Sequence[GatewayKey]) -> list[BudgetState]:
         """The budgets of these keys now. Raises `StoreUnavailable`."""
@@ -216,8 +245,13 @@ class BudgetKeeper:
 
     # --- admission ---------------------------------------------------------------------------------------------
 
-    async def _try(self, key: GatewayKey, estimate: Mapping[Unit, int], mine: _OfKey) -> Admission | None:
+    async def _try(
+        self, key: GatewayKey, estimate: Mapping[Unit, int], mine: _OfKey, record: RequestRecord
+    ) -> Admission | None:
         states = mine.states = await self._states(key)
+        if not self._are_current(state.counter for state in states):
+            _record_store_failure(record)
+        self._report_unknown(key, states)
         if used_up := [state for state in states if state.is_used_up and not state.budget.soft]:
             raise _used_up(key, max(used_up, key=lambda state: state.resets or "9999"), states)
         reserved = {state.counter: min(estimate.get(state.counter.unit, 0), MOST_AMOUNT) for state in states}
@@ -228,7 +262,10 @@ class BudgetKeeper:
         # Reserve first and look then: of two processes that want the last of a budget, one sees the other at least.
         is_admitted = False
         try:
-            await self._publish(key, mine)
+            try:
+                await self._publish(key, mine)
+            except StoreUnavailable:  # others do not see it: each process is within the budget then, by its own count
+                _record_store_failure(record)
             exceeded = [] if is_alone else await self._exceeded(key, mine)
             mine.exceeded = exceeded or mine.exceeded
             is_admitted = not exceeded
@@ -254,7 +291,10 @@ class BudgetKeeper:
     async def _reserved(self, key: GatewayKey, mine: _OfKey) -> dict[str, int]:
         """What the running requests of all processes have reserved, by the name of a counter."""
         now, total = self._clock(), mine.reserved()
-        for process, value in (await self._store.entries(_list_name(key))).items():
+        lists: dict[str, bytes] = {}
+        with contextlib.suppress(StoreUnavailable):
+            lists = await self._store.entries(_list_name(key))
+        for process, value in lists.items():
             other = _decode(value)
             if process != self._process and other.until > now:
                 for name, amount in other.amounts.items():
@@ -298,19 +338,40 @@ class BudgetKeeper:
         return states
 
     async def _used(self, counter: BudgetCounter) -> int:
-        """The sum of a counter, after what this process has not sent yet."""
+        """The sum of a counter, after what this process has not sent yet; or the most that this process knows of."""
         known = self._knows(counter)
         async with known.updating:
-            if known.is_current and known.unsent:
-                await self._claim(counter, known)
-            if not known.is_current:
-                await self._reconcile(counter, known)
+            try:
+                total = known.used = await self._total(counter, known)
+            except StoreUnavailable:
+                known.is_shared = False
+                await self._read_books(counter, known)
+            else:
+                known.is_shared = True
+                known.is_known = known.is_known or total > 0 or not self._has_books
+                known.floor = max(known.floor, total)
+            return known.floor
+
+    async def _total(self, counter: BudgetCounter, known: _Known) -> int:
+        """The sum in the store."""
+        if known.is_current and known.unsent:
+            await self._claim(counter, known)
+        if not known.is_current:
+            await self._reconcile(counter, known)
+        total = await self._send(counter, known)
+        if total < known.used and known.is_current:  # the store was emptied
+            await self._reconcile(counter, known)
             total = await self._send(counter, known)
-            if total < known.used and known.is_current:  # the store was emptied
-                await self._reconcile(counter, known)
-                total = await self._send(counter, known)
-            known.used = total
-            return total
+        return total
+
+    async def _read_books(self, counter: BudgetCounter, known: _Known) -> None:
+        """Learn from the books what the other processes of this machine have used, since the store cannot say."""
+        now = time.monotonic()
+        if known.read_at is None or not known.is_known or now - known.read_at >= _BOOKS_SECONDS:
+            known.read_at = now
+            with contextlib.suppress(StoreUnavailable):
+                known.floor = max(known.floor, await self._spent(counter))
+                known.is_known = known.is_known or self._has_books
 
     async def _claim(self, counter: BudgetCounter, known: _Known) -> None:
         """Add what this process used to the part of these books."""
@@ -346,6 +407,7 @@ class BudgetKeeper:
             known.unbooked += known.unsent
             known.unsent = 0
             return
+        known.is_known = known.is_known or self._has_books
         ttl = counter.span.ttl(self._clock())
         for _ in range(_ATTEMPTS):
             claimed = await self._store.add(part, 0, ttl)
@@ -369,7 +431,26 @@ class BudgetKeeper:
         return await self._store.add(name, amount, ttl)
 
     def _are_current(self, counters: Iterable[BudgetCounter]) -> bool:
-        return all(self._knows(counter).is_current for counter in counters)
+        return all((known := self._knows(counter)).is_current and known.is_shared for counter in counters)
+
+    def _report_unknown(self, key: GatewayKey, states: Sequence[BudgetState]) -> None:
+        """Refuse, or at least log, that a hard budget counts from zero, since neither store nor books can be read."""
+        for state in states:
+            known = self._knows(state.counter)
+            if state.budget.soft or known.is_known:
+                continue
+            if not known.is_reported:
+                known.is_reported = True
+                logs.event(
+                    "budget_unknown",
+                    level="warning",
+                    key=key.name,
+                    period=state.budget.period,
+                    problem="neither the store nor the usage records say what was used before this process started",
+                    refused=self.refuses_unknown,
+                )
+            if self.refuses_unknown:
+                raise _unknown(key, state, states)
 
     def _knows(self, counter: BudgetCounter) -> _Known:
         known = self._known.get(counter)
@@ -416,6 +497,20 @@ def _used_up(key: GatewayKey, state: BudgetState, states: Sequence[BudgetState])
             kind="quota",
             message=f"Key {key.name!r} has reached its {state.title}. {when}",
             code=BUDGET_EXCEEDED,
+        ),
+        states,
+    )
+
+
+def _unknown(key: GatewayKey, state: BudgetState, states: Sequence[BudgetState]) -> BudgetRefusal:
+    return BudgetRefusal(
+        Problem(
+            status=503,
+            kind="overloaded",
+            message=f"What key {key.name!r} has used of its {state.budget.period} budget is not known, because neither "
+            "the store nor the usage records of this gateway can be read. Retry later.",
+            code="budget_unknown",
+            retry_after=_RETRY_SECONDS,
         ),
         states,
     )

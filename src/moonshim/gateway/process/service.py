@@ -19,6 +19,7 @@ from moonshim.gateway.process.reload import Reloader, lost_keys_problem, watch
 from moonshim.gateway.process.settings import ServeSettings, refusal
 from moonshim.gateway.state import GatewayState
 from moonshim.usage.budgets import budget_warnings
+from moonshim.usage.ledger import books_warnings
 
 __all__ = ["GatewayService", "open_service"]
 
@@ -44,7 +45,8 @@ async def open_service(
         state.metrics.count_worker_restart(settings.replaces)
     if worker <= 1:
         logs.event("usage_file", file="memory:" if state.ledger.path is None else str(state.ledger.path))
-    for warning in [*warnings_of(config), *budget_warnings(config)] if worker <= 1 else ():
+    warnings = [*warnings_of(config), *budget_warnings(config), *books_warnings(config, os.environ)]
+    for warning in warnings if worker <= 1 else ():
         logs.event("configuration_warning", level="warning", problem=warning)
     return GatewayService(settings, state, config, load)
 
