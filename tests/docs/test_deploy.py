@@ -236,6 +236,9 @@ class TestVariablesAndFiles:
         (container,) = redis["containers"]
         for arguments in (COMPOSE["services"]["redis"]["command"], container["args"]):
             assert arguments[arguments.index("--appendonly") + 1] == "yes"
+            assert arguments[arguments.index("--maxmemory-policy") + 1] == "volatile-lru", "counters stay"
+            memory = int(arguments[arguments.index("--maxmemory") + 1].removesuffix("mb")) * 1024 * 1024
+            assert memory >= 4 * Config().redis_key_bytes
         assert COMPOSE["services"]["redis"]["volumes"] == ["redis:/data"]
         assert "redis" in COMPOSE["volumes"]
         assert container["volumeMounts"] == [{"name": "data", "mountPath": "/data"}]

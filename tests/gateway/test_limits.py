@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -37,6 +38,7 @@ class Gateway:
     """What a gateway does with a limiter, request by request."""
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self.store = store
         self.limiter = Limiter(store, clock)
 
     async def asks(self, key: GatewayKey, *, request_id: str = "r") -> RequestRecord:
@@ -210,7 +212,7 @@ def test_a_stream_that_is_renewed_keeps_its_place_and_one_whose_gateway_died_los
             await gateway.limiter.renew(limited, running.request_id, record=running)
         await gateway.refused(limited)
         clock.now += LEASE_SECONDS + 1
-        await gateway.asks(limited)
+        await Gateway(gateway.store, clock).asks(limited)
 
     in_memory(test)
 
@@ -255,16 +257,49 @@ class Gone:
         return fail
 
 
-def test_when_the_store_is_away_requests_go_on_and_say_what_they_lost() -> None:
+def test_when_the_store_is_away_the_own_count_decides_and_says_what_it_lost() -> None:
     async def test() -> None:
-        gateway = Gateway(Gone(), Clock())
-        limited = key(requests_per_minute=1, tokens_per_minute=1, concurrent_streams=1)
-        for _ in range(3):
-            record = await gateway.asks(limited)
+        clock = Clock()
+        gateway = Gateway(Gone(), clock)
+        limited = key(requests_per_minute=3, tokens_per_minute=100, concurrent_streams=2)
+        running = [await gateway.asks(limited) for _ in range(2)]
+        assert (await gateway.refused(limited)).code == "concurrent_streams"
+        for record in running:
             await gateway.limiter.renew(limited, "r", record=record)
             await gateway.limiter.release(limited, "r", record=record)
-            await gateway.limiter.spend(limited, 5, record=record)
-            assert record.store_failures == ["limits"]
+            await gateway.limiter.release(limited, "r", record=record)
+        await gateway.limiter.spend(limited, 99, record=running[0])
+        record = await gateway.asks(limited)
+        assert (await gateway.refused(limited)).code == "requests_per_minute"
+        await gateway.limiter.spend(limited, 1, record=record)
+        assert (await gateway.refused(limited)).code == "tokens_per_minute"
+        assert [one.store_failures for one in (*running, record)] == [["limits"]] * 3
+        clock.now += 120
+        await gateway.asks(limited)
+
+    asyncio.run(test())
+
+
+def test_a_store_that_was_emptied_gives_no_second_limit() -> None:
+    async def test(gateway: Gateway, clock: Clock) -> None:
+        limited = key(requests_per_minute=2, concurrent_streams=1)
+        await gateway.asks(limited)
+        await gateway.store.close()  # in memory: everything is gone
+        assert (await gateway.refused(limited)).code == "concurrent_streams"
+
+    in_memory(test)
+
+
+def test_a_wall_clock_that_jumps_gives_no_second_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        jump, wall = 0.0, time.time
+        monkeypatch.setattr(time, "time", lambda: wall() + jump)
+        store = MemoryStore(10_000_000)
+        gateway, limited = Gateway(store, time.time), key(requests_per_minute=2)
+        for _ in range(2):
+            await gateway.asks(limited)
+        for jump in (86_400.0, -86_400.0):  # noqa: B007 - read by the clock
+            assert (await gateway.refused(limited)).code == "requests_per_minute"
 
     asyncio.run(test())
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+from redis import Redis
 
-from moonshim.config import GatewayKey
+from moonshim.config import Budget, GatewayKey
 from moonshim.gateway.inbound.auth import new_key
 from tests.support.gateway.hosts import Host, HostRequest, Peer, run, whole
 from tests.support.gateway.running import MODEL, config_for, running
 from tests.support.playing import Thought, chat_answer
+from tests.support.redis_server import RedisServer, running_redis
 
 KIB: Final = 1024
 
@@ -63,3 +66,60 @@ def test_a_key_that_fills_the_sqlite_file_takes_nothing_from_other_keys(tmp_path
     path = tmp_path / "state.db"
     run(fill_the_store(store=f"sqlite:{path}", sqlite_bytes=1500 * KIB))
     assert path.stat().st_size < 2000 * KIB
+
+
+def test_a_key_that_fills_its_part_of_redis_takes_nothing_from_other_keys() -> None:
+    with running_redis() as redis:
+        run(fill_the_store(store=redis.url, redis_key_bytes=1500 * KIB))
+
+
+def test_a_redis_that_is_full_opens_no_limit_and_no_budget() -> None:
+    """It deletes nothing and takes nothing: each process goes on with its own count."""
+    text, digest = new_key()
+    key = GatewayKey(
+        name="ci",
+        digest=digest,
+        requests_per_minute=30,
+        concurrent_streams=2,
+        budgets=(Budget(period="day", tokens=1000),),
+    )
+
+    async def test(redis: RedisServer) -> None:
+        release = asyncio.Event()
+
+        async def answer(peer: Peer, asked: HostRequest) -> None:
+            if b"Wait." in asked.body:
+                await release.wait()
+            await answers(peer, asked)
+
+        async with (
+            Host(answer) as host,
+            running(config_for(host.url, keys=(key,), store=redis.url)) as server,
+            aiohttp.ClientSession(server.url) as client,
+        ):
+
+            async def respond(text: str, key: str = text) -> tuple[int, str]:
+                body = {"model": MODEL, "input": text, "max_output_tokens": 10}
+                async with client.post("/v1/responses", json=body, headers={"x-api-key": key}) as answer:
+                    return answer.status, answer.headers.get("x-moonshim-lost", "")
+
+            assert await respond("Hello.") == (200, "")
+            with Redis(port=redis.port) as admin:
+                admin.config_set("maxmemory", 1)
+            waiting = [asyncio.create_task(respond("Wait.")) for _ in range(8)]
+            while sum(task.done() for task in waiting) < 6:
+                await asyncio.sleep(0.01)
+            release.set()
+            ended = await asyncio.gather(*waiting)
+            assert sorted(status for status, _ in ended) == [200] * 2 + [429] * 6
+            assert all("limits" in lost for _, lost in ended)
+            statuses = []
+            for _ in range(12):
+                status, lost = await respond("More.")
+                statuses.append(status)
+                assert "budgets" in lost
+            # A response has 116 tokens: 9 of them reach the budget, and 3 were there before.
+            assert statuses == [200] * 6 + [429] * 6
+
+    with running_redis("--maxmemory-policy", "noeviction") as redis:
+        run(test(redis))

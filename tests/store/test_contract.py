@@ -236,6 +236,17 @@ def test_every_entry_gives_the_whole_key_new_time(with_store: Runs) -> None:
     with_store(test)
 
 
+def test_entries_without_a_time_stay_and_are_one_of_several(with_store: Runs) -> None:
+    async def test(one: Opened) -> None:
+        for number in range(3):
+            await one.store.put_entry("a", str(number), b"%d" % number, None)
+        assert await one.other.entries("a") == {str(number): b"%d" % number for number in range(3)}
+        assert await one.store.delete("a")
+        assert await one.other.entries("a") == {}
+
+    with_store(test)
+
+
 def test_the_time_of_a_counter_runs_from_its_first_amount(with_store: Runs) -> None:
     async def test(one: Opened) -> None:
         assert await one.store.add("a", 5, SHORT) == 5

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from redis import Redis
@@ -170,6 +171,7 @@ def test_everything_is_under_our_name_and_has_a_time_but_what_is_for_good(redis_
         await store.put("value", b"1", 60)
         await store.put_new("new", b"1", 60)
         await store.put_entry("entries", "x", b"1", 60)
+        await store.put_entry("forever", "x", b"1", None)
         await store.add("counter", 1, 60)
         await store.lease("lease", "me", 1, 60)
         await store.ping()
@@ -179,9 +181,106 @@ def test_everything_is_under_our_name_and_has_a_time_but_what_is_for_good(redis_
     with Redis(port=redis_server.port) as client:
         left = {key.decode(): client.pttl(key) for key in client.scan_iter()}
     assert all(key.startswith("moonshim:") for key in left)
-    assert left.pop("moonshim:v:secret") == -1
-    assert len(left) == 6
+    # A full server deletes only what has a time to live.
+    for name in ("v:secret", "e:forever", "n:counter", "l:lease", "x:index::"):
+        assert left.pop(f"moonshim:{name}") == -1
+    assert len(left) == 5
     assert all(0 < ms <= 60_000 for ms in left.values())
+
+
+def in_redis(test: Callable[[RedisStore], Awaitable[None]], *options: str, key_bytes: int = 1024 * 1024) -> None:
+    async def run(url: str) -> None:
+        store = RedisStore(url, key_bytes=key_bytes)
+        try:
+            await test(store)
+        finally:
+            await store.close()
+
+    with running_redis(*options) as server:
+        asyncio.run(run(server.url))
+
+
+SMALL: Final = ("--maxmemory", "6mb", "--maxmemory-policy")
+PAGE: Final = b"x" * 40_000
+
+
+def test_a_key_that_stores_much_deletes_its_own_oldest_and_nothing_of_others() -> None:
+    async def test(store: RedisStore) -> None:
+        await store.put("turn:alice:1", PAGE, 600)
+        await store.put_entry("prefix:alice:1", "x", PAGE, 600)
+        for number in range(100):
+            await store.put(f"turn:mallory:{number}", PAGE, 600 + number)
+            await store.put_entry("prefix:mallory:1", f"{number % 8}", PAGE, 600 + number)
+        there = await store.get_many([f"turn:mallory:{number}" for number in range(100)])
+        count = sum(value is not None for value in there)
+        assert 1024 * 1024 * 3 // 4 < (count + 8) * len(PAGE) <= 1024 * 1024
+        assert there[-count:] == [PAGE] * count, "the newest are there"
+        assert await store.get("turn:alice:1") == PAGE
+        assert await store.entries("prefix:alice:1") == {"x": PAGE}
+        with pytest.raises(StoreUnavailable, match="does not fit"):
+            await store.put("turn:mallory:large", b"x" * 1024 * 1024, 600)
+
+    in_redis(test)
+
+
+def test_what_has_expired_or_was_touched_counts_for_as_long_as_it_is_there() -> None:
+    async def test(store: RedisStore) -> None:
+        for number in range(100):
+            await store.put(f"turn:alice:{number}", PAGE, 0.05)
+            await asyncio.sleep(0.01)
+        await store.put("turn:alice:oldest", PAGE, 60)
+        await store.touch(["turn:alice:oldest"], 600)
+        for number in range(20):
+            await store.put(f"turn:alice:{number}", PAGE, 300)
+        assert None not in await store.get_many([f"turn:alice:{number}" for number in range(20)])
+        for number in range(20, 40):
+            await store.put(f"turn:alice:{number}", PAGE, 300)
+        assert await store.get("turn:alice:oldest") == PAGE, "since it was touched, others expire earlier"
+
+    in_redis(test)
+
+
+def test_a_full_redis_evicts_conversations_and_no_counter_lease_or_secret() -> None:
+    """With the policy that is shipped."""
+
+    async def test(store: RedisStore) -> None:
+        await store.put("secret", b"1", None)
+        await store.put_entry("budget:alice:reserved", "x", b"1", None)
+        await store.add("budget:alice:day", 7, 600)
+        assert await store.lease("limits:alice:streams", "me", 1, 600)
+        for number in range(300):
+            await store.put(f"turn:tenant-{number}:1", PAGE, 600)
+        assert None in await store.get_many([f"turn:tenant-{number}:1" for number in range(300)]), "some were evicted"
+        assert await store.get("secret") == b"1"
+        assert await store.entries("budget:alice:reserved") == {"x": b"1"}
+        assert await store.add("budget:alice:day", 1, 600) == 8
+        assert not await store.lease("limits:alice:streams", "you", 1, 600)
+        assert await store.policy_problem() is None
+
+    in_redis(test, *SMALL, "volatile-lru")
+
+
+def test_counters_that_are_over_are_deleted() -> None:
+    async def test(store: RedisStore) -> None:
+        for number in range(100):
+            await store.add(f"limits:alice:{number}", 1, 0.001)
+        await asyncio.sleep(0.01)
+        for _ in range(200):
+            await store.add("limits:alice:now", 1, 60)
+        (names,) = await store._run_for_key("", lambda pipe: pipe.keys("*:n:*"))
+        assert names == [b"moonshim:n:limits:alice:now"]
+
+    in_redis(test)
+
+
+def test_a_policy_that_evicts_counters_is_reported() -> None:
+    async def test(store: RedisStore) -> None:
+        problem = await store.policy_problem()
+        assert problem is not None
+        assert "allkeys-lru" in problem
+        assert "volatile-lru" in problem
+
+    in_redis(test, *SMALL, "allkeys-lru")
 
 
 def test_no_more_connections_are_opened_than_the_pool_has(redis_server: RedisServer) -> None:

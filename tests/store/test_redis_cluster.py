@@ -63,7 +63,7 @@ def test_all_keys_of_a_tenant_have_one_slot_and_tenants_are_spread(redis_cluster
     assert all(keys)
     for tenant in TENANTS:
         own = [key for some in keys for key in some if tenant.encode() in key]
-        assert len(own) == 5
+        assert len(own) == 7
         assert len({key_slot(key) for key in own}) == 1
 
 

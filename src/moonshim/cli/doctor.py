@@ -25,6 +25,7 @@ from moonshim.config import (
 )
 from moonshim.config.missing import FIRST_STEP, describe_missing
 from moonshim.config.trust import NotTrusted
+from moonshim.errors import MoonshimError
 from moonshim.http_server.log_lines import json_for_terminal
 
 if TYPE_CHECKING:
@@ -93,10 +94,31 @@ async def _check(config: Config, given: Any) -> int:
         progress.clear()
         print(json_for_terminal(as_json(report)) if given.json else "\n".join(_report(report, paint)), flush=True)
         progress.show(waiting)
-    rest = (*books_warnings(config, os.environ), *_client_warnings())
-    for warning in () if given.json else (*warnings_of(config), *rest):
-        print(paint.yellow("! ") + console.safe(warning), flush=True)
+    if not given.json:
+        known = (*warnings_of(config), *books_warnings(config, os.environ), *_client_warnings())
+        for warning in (*known, *await _store_warnings(config)):
+            print(paint.yellow("! ") + console.safe(warning), flush=True)
     return console.DONE if right else console.FAILED
+
+
+async def _store_warnings(config: Config) -> list[str]:
+    """What is wrong with a Redis that gateways share. Other stores are only opened by the gateway."""
+    from moonshim.store import eviction_problem, open_store, store_kind
+
+    if store_kind(config.store) != "redis":
+        return []
+    try:
+        store = await open_store(config.store, memory_bytes=config.memory_bytes)
+    except MoonshimError as error:
+        return [f"store: {error}"]
+    try:
+        await store.ping()
+        problem = await eviction_problem(store)
+    except MoonshimError as error:
+        problem = f"the store cannot be used: {error}; limits and budgets are counted per process"
+    finally:
+        await store.close()
+    return [] if problem is None else [problem]
 
 
 def _client_warnings() -> Iterator[str]:

@@ -88,6 +88,7 @@ api_key_env = "OPENROUTER_API_KEY"
 # remember_seconds = 604800                   # how long reasoning and Responses state are stored
 # memory_bytes = 268435456                    # maximum size of the memory: store
 # sqlite_bytes = 4294967296                   # maximum size of the sqlite: file
+# redis_key_bytes = 67108864                  # how much the conversations of one key may take in Redis
 # allowed_hosts = ["gateway.internal"]
 # allowed_origins = ["https://chat.example.com"]
 # open_without_keys = false

@@ -404,6 +404,8 @@ class Config(Struct, frozen=True, kw_only=True):
     """Maximum size of the `memory:` store."""
     sqlite_bytes: int = 4096 * MEBIBYTE
     """Maximum size of the `sqlite:` file."""
+    redis_key_bytes: int = 64 * MEBIBYTE
+    """How much the conversations of one gateway key may take in Redis."""
     allowed_hosts: tuple[str, ...] = ()
     """Values of the `Host` header, other than those of loopback, that are accepted without gateway keys."""
     allowed_origins: tuple[str, ...] = ()

@@ -44,7 +44,7 @@ from moonshim.gateway.outbound.provider_keys import ProviderKeys
 from moonshim.gateway.outbound.routing import Router, request_target
 from moonshim.gateway.spending import Spending
 from moonshim.http_client import UpstreamClient
-from moonshim.store import Store, open_store, store_kind
+from moonshim.store import Store, eviction_problem, open_store, store_kind
 from moonshim.transformers import Chain, load_chain
 from moonshim.usage.ledger import UsageLedger, books_path
 from moonshim.usage.prices import PriceList, SearchFee
@@ -194,7 +194,14 @@ class GatewayState:
     ) -> GatewayState:
         """Connect to the store, and create the rest."""
         telemetry = open_telemetry(config.otel)
-        store = await open_store(config.store, memory_bytes=config.memory_bytes, sqlite_bytes=config.sqlite_bytes)
+        store = await open_store(
+            config.store,
+            memory_bytes=config.memory_bytes,
+            sqlite_bytes=config.sqlite_bytes,
+            redis_key_bytes=config.redis_key_bytes,
+        )
+        if worker <= 1 and (problem := await eviction_problem(store)) is not None:
+            logs.event("configuration_warning", level="warning", problem=problem)
         secret = await signing_secret(store, config)
         stream_logs = StreamLogs(Path(log_dir)) if log_dir is not None else None
         metrics = Metrics()

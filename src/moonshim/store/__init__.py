@@ -13,10 +13,12 @@ from moonshim.errors import InvalidInput, MoonshimError
 __all__ = [
     "FRESH",
     "MOST_ENTRIES",
+    "REDIS_KEY_BYTES",
     "SQLITE_BYTES",
     "Store",
     "StoreKind",
     "StoreUnavailable",
+    "eviction_problem",
     "key_space",
     "open_store",
     "store_kind",
@@ -29,6 +31,8 @@ FRESH: Final = 0.9
 """An entry with this fraction of its time left is not touched."""
 SQLITE_BYTES: Final = 4 * 1024 * 1024 * 1024
 """Default size limit of a SQLite file."""
+REDIS_KEY_BYTES: Final = 64 * 1024 * 1024
+"""Default size limit of the conversations of one gateway key in Redis."""
 MOST_ENTRIES: Final = 64
 """Maximum number of entries under one key, since they are always read together."""
 
@@ -62,8 +66,9 @@ class Store(Protocol):
 
     Keys have the form `kind:tenant:name`: a full store evicts from the tenant that holds the most.
 
-    A value may disappear before its time (memory is bounded), but is never returned after it. Values, entries, counters
-    and leases are separate spaces: the same key in two of them is two things, which only `delete` removes together.
+    A value may disappear before its time (memory is bounded), but is never returned after it. Counters, leases, and
+    what is stored forever are never evicted for others. Values, entries, counters and leases are separate spaces: the
+    same key in two of them is two things, which only `delete` removes together.
     """
 
     async def get(self, key: str) -> bytes | None: ...
@@ -86,8 +91,8 @@ class Store(Protocol):
     async def delete(self, key: str) -> bool:
         """Whether there was a value. Removes entries (`put_entry`), counter and leases of that key too."""
 
-    async def put_entry(self, key: str, field: str, value: bytes, ttl: float) -> None:
-        """One of several values under a key, each with its own name; the whole key lives `ttl` from now.
+    async def put_entry(self, key: str, field: str, value: bytes, ttl: float | None) -> None:
+        """One of several values under a key, each with its own name; the whole key lives `ttl` from now; None: forever.
 
         Beyond `MOST_ENTRIES`, the oldest are removed.
         """
@@ -170,7 +175,9 @@ def store_problem(url: str) -> str | None:
     return None
 
 
-async def open_store(url: str, *, memory_bytes: int, sqlite_bytes: int = SQLITE_BYTES) -> Store:
+async def open_store(
+    url: str, *, memory_bytes: int, sqlite_bytes: int = SQLITE_BYTES, redis_key_bytes: int = REDIS_KEY_BYTES
+) -> Store:
     """The store at that address. Invalid addresses, and files that are not a store of Moonshim, raise `InvalidInput`.
 
     A Redis that is down is not an error here: it may come back. A mismatch between a cluster and the address is one.
@@ -189,10 +196,16 @@ async def open_store(url: str, *, memory_bytes: int, sqlite_bytes: int = SQLITE_
         from moonshim.store.redis_cluster import ClusterStore
     except ImportError as error:
         raise InvalidInput(_NO_REDIS, field="store") from error
-    store = (ClusterStore if "+cluster:" in url.lower() else RedisStore)(url)
+    store = (ClusterStore if "+cluster:" in url.lower() else RedisStore)(url, key_bytes=redis_key_bytes)
     try:
         await store.check()
     except BaseException:
         await store.close()
         raise
     return store
+
+
+async def eviction_problem(store: Store) -> str | None:
+    """Why the store may delete counters and the signing secret when it is full; None: it does not, or is not known."""
+    check = getattr(store, "policy_problem", None)
+    return None if check is None else await check()

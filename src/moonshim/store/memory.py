@@ -177,7 +177,7 @@ class MemoryStore:
 
     # --- entries -----------------------------------------------------------------------------------------------
 
-    async def put_entry(self, key: str, field: str, value: bytes, ttl: float) -> None:
+    async def put_entry(self, key: str, field: str, value: bytes, ttl: float | None) -> None:
         fields = self._entries(key)
         fields.pop(field, None)
         fields[field] = value

@@ -19,7 +19,7 @@ from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError,
 from redis.exceptions import ConnectionError as NotConnected
 
 from moonshim.errors import InvalidInput
-from moonshim.store import StoreUnavailable, tenant_of
+from moonshim.store import REDIS_KEY_BYTES, StoreUnavailable, tenant_of
 from moonshim.store.redis import RedisServer, RedisStore
 
 __all__ = ["ClusterStore"]
@@ -35,10 +35,10 @@ _REFRESH_SECONDS: Final = 0.1
 class ClusterStore(RedisStore):
     """As `RedisStore`, but with separate servers: one that is down affects only its tenants."""
 
-    def __init__(self, url: str, *, patience: float = 1.5, rest: float = 1.0) -> None:
+    def __init__(self, url: str, *, patience: float = 1.5, rest: float = 1.0, key_bytes: int = REDIS_KEY_BYTES) -> None:
         """`url`: `redis+cluster://HOST:PORT`, or several servers separated by commas."""
         urls = _start_urls(url)
-        super().__init__(urls[0], patience=patience, rest=rest)
+        super().__init__(urls[0], patience=patience, rest=rest, key_bytes=key_bytes)
         if self._server.options.get("db"):
             raise InvalidInput(
                 "a Redis Cluster has no numbered databases; remove everything after the port", field="store"
@@ -133,6 +133,10 @@ class ClusterStore(RedisStore):
         if address not in self._nodes:
             self._nodes[address] = RedisServer(self._url, self._patience, self._rest, address)
         return self._nodes[address]
+
+    async def _run_each(self, key: str, *builds: Callable[[Pipeline], Any]) -> list[list[Any]]:
+        """One by one: while a slot is moved, its keys are on two servers, and a transaction on several is refused."""
+        return [await self._run_for_key(key, build, as_one=True) for build in builds]
 
     async def _try(self, server: RedisServer, build: Callable[[Pipeline], Any], *, as_one: bool) -> list[Any]:
         try:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moonshim.errors import InvalidInput
 from moonshim.store import FRESH, MOST_ENTRIES, SQLITE_BYTES, tenant_of
-from moonshim.store.sqlite_room import SpaceBudget
+from moonshim.store.sqlite_room import FOREVER, SpaceBudget
 from moonshim.store.sqlite_thread import NOT_A_DATABASE, DatabaseThread, StoreBusy
 
 __all__ = ["SCHEMA_VERSION", "SqliteStore", "file_problem"]
@@ -166,8 +166,9 @@ class SqliteStore:
 
     # --- entries -----------------------------------------------------------------------------------------------
 
-    async def put_entry(self, key: str, field: str, value: bytes, ttl: float) -> None:
+    async def put_entry(self, key: str, field: str, value: bytes, ttl: float | None) -> None:
         name, entry, now = _bytes(key), _bytes(field), self._clock()
+        until = FOREVER if ttl is None else now + ttl
 
         def job(db: sqlite3.Connection) -> None:
             self._sweep(db, key, len(value))
@@ -177,7 +178,7 @@ class SqliteStore:
             (of,) = db.execute(
                 "INSERT INTO entries (key, expires, tenant) VALUES (?, ?, ?) ON CONFLICT (key)"
                 " DO UPDATE SET expires = excluded.expires, tenant = excluded.tenant RETURNING id",
-                (name, now + ttl, _bytes(tenant_of(key))),
+                (name, until, _bytes(tenant_of(key))),
             ).fetchone()
             # A replaced row gets a new number, so that numbers show which is the oldest.
             db.execute("REPLACE INTO entry (of, field, value) VALUES (?, ?, ?)", (of, entry, value))

@@ -30,6 +30,8 @@ _FULL_SECONDS: Final = 60.0
 _BATCH: Final = 16
 _OWN_BYTES: Final = 100
 """Overhead of a row besides its value."""
+FOREVER: Final = 1e15
+"""When entries without a time to live expire, since the column cannot be empty."""
 _TABLES: Final = ("item", "entries")
 _UPGRADE: Final = tuple(
     statement
@@ -138,7 +140,7 @@ def _bytes_by_tenant(db: sqlite3.Connection) -> dict[bytes | None, int]:
     held = dict[bytes | None, int]()
     for table in _TABLES:
         for tenant, size, count in db.execute(
-            f"SELECT tenant, total(size), count(*) FROM {table} WHERE expires IS NOT NULL GROUP BY tenant"
+            f"SELECT tenant, total(size), count(*) FROM {table} WHERE expires < {FOREVER} GROUP BY tenant"
         ):
             held[tenant] = held.get(tenant, 0) + int(size) + count * _OWN_BYTES
     return held
@@ -151,7 +153,7 @@ def _delete_oldest(db: sqlite3.Connection, tenant: bytes | None) -> int:
     for table in _TABLES:
         rows += db.execute(
             f"SELECT expires, rowid, ifnull(size, 0), '{table}' FROM {table}"
-            f" WHERE tenant IS ? AND expires IS NOT NULL ORDER BY expires LIMIT {_BATCH}",
+            f" WHERE tenant IS ? AND expires < {FOREVER} ORDER BY expires LIMIT {_BATCH}",
             (tenant,),
         )
     oldest = sorted(rows)[:_BATCH]

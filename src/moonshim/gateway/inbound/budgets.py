@@ -305,7 +305,7 @@ class BudgetKeeper:
         """List the reservations of this process for the others."""
         async with mine.publishing:  # a later list must not be overwritten by an earlier one
             value = _Reserved(self._clock() + LEASE_SECONDS, mine.reserved())
-            await self._store.put_entry(_list_name(key), self._process, msgspec.json.encode(value), LEASE_SECONDS)
+            await self._store.put_entry(_list_name(key), self._process, msgspec.json.encode(value), None)
 
     def _publish_later(self, key: GatewayKey, mine: _OfKey) -> None:
         """The same when a list became shorter, for which nobody has to wait."""

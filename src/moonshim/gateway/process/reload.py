@@ -27,6 +27,7 @@ _UNTIL_RESTART: Final = (
     "secret",
     "memory_bytes",
     "sqlite_bytes",
+    "redis_key_bytes",
     "remember_seconds",
     "inspector",
     "inspector_bytes",
