@@ -24,9 +24,10 @@ from moonshim.engine.prepare import read_request
 from moonshim.gateway.inbound.auth import new_key
 from moonshim.simulator import Simulator
 from moonshim.usage.cost import decimal_text
-from tests.support.gateway.hosts import run
+from tests.support.gateway.hosts import Host, HostRequest, Peer, run, whole
 from tests.support.gateway.running import MODEL, Running, config_for, running
 from tests.support.logged import logged_events
+from tests.support.playing import Thought, chat_answer
 from tests.support.redis_server import RedisServer, running_redis
 from tests.support.servers import Running as Serving
 from tests.support.servers import running as serving
@@ -134,6 +135,42 @@ def test_fifty_parallel_requests_against_a_budget_for_ten(tmp_path: Path) -> Non
 def test_two_gateways_on_redis_share_a_budget(tmp_path: Path) -> None:
     with running_redis() as redis:
         check_flood(2, tmp_path, store=redis.url)
+
+
+def test_a_host_that_counts_more_input_than_we_estimate_is_learned(tmp_path: Path) -> None:
+    """Two workers, and a host that counts many times our estimate: each exceeds a budget by one request at most."""
+
+    async def reply(peer: Peer, asked: HostRequest) -> None:
+        await asyncio.sleep(0.2)  # long enough for several to run at the same time
+        usage = {"prompt_tokens": 1000, "completion_tokens": 10, "total_tokens": 1010}
+        await peer.send(whole(json.dumps(chat_answer(Thought({}), "Hello.", []).whole | {"usage": usage}).encode()))
+
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            host = await stack.enter_async_context(Host(reply))
+            limited = key(Budget(period="day", tokens=10 * 1010))
+            config = config_for(host.url, keys=(limited,), store=f"sqlite:{tmp_path / 'state.db'}")
+            servers = [
+                await stack.enter_async_context(
+                    running(replace(config, usage=UsageBooks(file=str(tmp_path / f"usage-{number}.db"))))
+                )
+                for number in range(2)
+            ]
+            asked = {"model": MODEL, "max_tokens": 10, "messages": [{"role": "user", "content": "Moon. " * 50}]}
+            clients = [
+                await stack.enter_async_context(aiohttp.ClientSession(server.url, headers={"x-api-key": KEY}))
+                for server in servers
+            ]
+
+            async def ask(number: int) -> tuple[int, Any]:
+                async with clients[number % 2].post(PATHS["chat"], json=asked) as answer:
+                    return answer.status, await answer.json()
+
+            answers = await asyncio.gather(*(ask(number) for number in range(50)))
+            assert 10 <= sum(status == 200 for status, _ in answers) <= 12
+            assert {answer["error"]["code"] for status, answer in answers if status != 200} == {"budget_exceeded"}
+
+    run(test())
 
 
 @pytest.mark.parametrize("stream", [False, True])

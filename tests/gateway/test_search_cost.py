@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, Final
 
+import anthropic
 import pytest
 from msgspec.structs import replace
 
@@ -118,3 +120,57 @@ def test_the_fee_of_an_unknown_host_is_unknown() -> None:
     with searching(host_search) as scene:
         send(scene, "moonshot/kimi-k2.5")
         assert totals(scene) == {"costs": {"$": TOKENS}, "cost_unknown": 0, "searches": 2, "unpriced_searches": 2}
+
+
+def five_searches(body: Any, row: Row, turns: list[Turn]) -> PlannedResponse:
+    """Five searches in each of two rounds, then an answer."""
+    if len(turns) < 2:
+        return PlannedResponse("", "", [("web_search", f'{{"query": "{len(turns)} {n}"}}') for n in range(5)])
+    return PlannedResponse("", "Found it.")
+
+
+def used(scene: Stage) -> Decimal:
+    (state, *_) = scene.run(scene.gateway.state.spending.keeper.states(scene.gateway.state.snapshot.config.keys))
+    return Decimal(state.to_json()["used"])
+
+
+def test_eight_requests_with_many_searches_each_stay_within_a_budget() -> None:
+    """Each search is reserved when it is opened, and none exceeds the budget."""
+    paid: dict[str, Any] = {"price": Decimal("0.10"), "currency": "$"}
+    with searching(five_searches, budgets=(Budget(period="day", limit=Decimal("0.50")),), **paid) as scene:
+        messages = scene.packages.anthropic.messages
+        request = {**REQUEST, "model": "vllm/kimi-k2.5", "max_tokens": 100}
+
+        async def flood() -> list[Any]:
+            return await asyncio.gather(*(messages.create(**request) for _ in range(8)))
+
+        ended = scene.run(flood())
+        assert [message.content[-1].text for message in ended] == ["Found it."] * 8
+        assert 1 <= totals(scene)["searches"] <= 4, "with a fifth, nothing would be left for the answers"
+        assert used(scene) < Decimal("0.41")
+
+
+def test_a_search_that_a_budget_does_not_allow_is_answered_without_it() -> None:
+    paid: dict[str, Any] = {"price": Decimal("0.60"), "currency": "$"}
+    with searching(budgets=(Budget(period="day", limit=Decimal("1.00")),), **paid) as scene:
+        for _ in range(3):
+            send(scene)
+        assert totals(scene)["searches"] == 1
+        assert Decimal("0.60") < used(scene) < Decimal("0.61")
+        metrics = scene.gateway.state.metrics.render().decode()
+        assert 'moonshim_searches_total{outcome="budget",provider="searxng"} 2.0' in metrics
+
+
+def test_a_request_whose_calls_use_up_a_budget_gets_no_further_call() -> None:
+    """Its first call may exceed it, as a last request may; the call after a search is another one."""
+    paid: dict[str, Any] = {"price": Decimal("0.001"), "currency": "$"}
+    dear = Price(input=Decimal(1000), output=Decimal(1000))
+    with searching(tokens=dear, budgets=(Budget(period="day", limit=Decimal("0.01")),), **paid) as scene:
+        with pytest.raises(anthropic.APIStatusError) as refused:
+            send(scene)
+        assert refused.value.status_code == 429
+        assert refused.value.body["error"]["details"] == {"error_code": "budget_exceeded"}  # type: ignore[index]
+        assert totals(scene)["searches"] == 0
+        assert used(scene) == Decimal("0.043"), (
+            "one call: 30 tokens in, and 13 out by estimate, as it was not passed on"
+        )

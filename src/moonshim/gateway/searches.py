@@ -37,11 +37,15 @@ async def _search(
 ) -> SearchOutcome:
     if settings is None:
         return SearchOutcome(wanted.id, error="unavailable")
+    if not await state.spending.reserve_search(record):
+        state.metrics.count_search(settings.provider, "budget")
+        return SearchOutcome(wanted.id, error="max_uses_exceeded")
     try:
         results = await run_search(
             settings, state.upstream, wanted.query, allowed=wanted.allowed, blocked=wanted.blocked
         )
     except SearchFailed as failed:
+        state.spending.return_search(record)
         state.metrics.count_search(settings.provider, failed.error)
         logs.event(
             "search_failed",

@@ -39,6 +39,7 @@ from moonshim.errors import (
     problem_of,
 )
 from moonshim.gateway.client_stream import Header
+from moonshim.gateway.inbound.budgets import BudgetRefusal
 from moonshim.gateway.inbound.call import ClientCall
 from moonshim.gateway.judging import Judging
 from moonshim.gateway.memory.routes import ConversationRoute
@@ -136,6 +137,8 @@ class UpstreamAttempt:
 
     async def run(self) -> None:
         """Raises `HostFailed` as long as nothing of the response was passed on."""
+        if self._record.attempts > 1:
+            self._note_spent(self._earlier)
         try:
             answer = await self._open()
             try:
@@ -177,6 +180,7 @@ class UpstreamAttempt:
         keys = (headers[name] for name in ("authorization", "x-api-key") if name in headers)
         exchange.secrets = (*provider.headers.values(), *keys)
         body = await self._call.encode_json(exchange.prepared.body)
+        await self._state.spending.reserve_call(self._record, self._target, len(body))
         if self._trace is not None:
             self._trace.sent(exchange, body)
         call = UpstreamRequest(
@@ -338,9 +342,10 @@ class UpstreamAttempt:
         if self._trace is not None:
             self._trace.asked_again(reason)
         cost = await self._round_usage()
+        self._note_spent(add_usage(self._earlier, cost) or cost)
         try:
             second = await self._open()
-        except HostFailed:
+        except (HostFailed, BudgetRefusal):
             return first
         first.close()
         self._earlier = add_usage(self._earlier, cost) or self._earlier
@@ -366,20 +371,24 @@ class UpstreamAttempt:
 
         Returns the response to that, and what it leaves for the client when it has ended.
         """
-        exchange, client_stream = self._exchange, self._client_stream
+        exchange, client_stream, earlier = self._exchange, self._client_stream, self._earlier
         try:
             await self._write(answer, last)
             cost = None if exchange.awaits_verdicts else await self._round_usage()
+            if cost is not None:
+                self._note_spent(add_usage(earlier, cost) or earlier)
             outcomes = await self._outcomes(pending)
             out = await self._call.run_work(exchange.continue_with, outcomes)
             if exchange.ending is not None:
                 return answer, out + exchange.end()
-            self._earlier = add_usage(self._earlier, cost) or self._earlier
+            self._earlier = add_usage(earlier, cost) or earlier
             await self._write(answer, out)
             if self._trace is not None:
                 self._trace.attempt(exchange, self._target.provider.name, self._target.model, continues=True)
             following = await self._open()
-        except HostFailed as failure:
+        except (HostFailed, BudgetRefusal) as failure:
+            if isinstance(failure, BudgetRefusal):
+                self._earlier = earlier  # no call followed, so the last response is still this one
             if not self._sent and not exchange.has_fallback:
                 raise
             await self._break_off(answer, failure.problem, "broken")
@@ -409,6 +418,9 @@ class UpstreamAttempt:
             self._judging.offer(self._exchange.take_calls())
             outcomes.append(JudgeOutcome(await self._judging.verdicts()))
         return outcomes
+
+    def _note_spent(self, usage: Usage) -> None:
+        self._state.spending.note_spent(self._record, usage, self._target, self._exchange.host_searches)
 
     async def _round_usage(self) -> Usage:
         """The tokens of a round that another one follows; its input by estimate, if the host did not report it."""

@@ -6,6 +6,11 @@ budget by at most one request, if estimates are not too low.
 
 Every process lists its reservations under the key, and renews the list: what a killed process had reserved expires.
 
+A request may go on after its first host call: with a search, or with another call. Each of them is reserved when it is
+opened, next to what the request has spent so far. One that does not fit waits, or is refused, unless its request is the
+oldest of the key in this process: that is the one which may exceed the budget, with a call, whose cost is an estimate.
+The price of a search is known, so no search exceeds a budget.
+
 What a process has seen or counted itself is never forgotten: a counter that the store has lost does not start again.
 While the store is unavailable, that count decides, with what the books of this machine have. Amounts are added to the
 store when it is back, from the books.
@@ -23,6 +28,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moonshim.config import GatewayKey
 from moonshim.errors import BUDGET_EXCEEDED, Problem, Refused
@@ -85,6 +91,8 @@ class _OfKey:
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         """Held by the request that is being admitted, so that they come in order."""
+        self.extending = asyncio.Lock()
+        """Held while a running request reserves more."""
         self.publishing = asyncio.Lock()
         self.changed = asyncio.Event()
         self.running: dict[int, Admission] = {}
@@ -201,6 +209,72 @@ class BudgetKeeper:
                                 await mine.changed.wait()
         except TimeoutError:
             raise _busy(key, mine) from None
+
+    async def extend(
+        self,
+        admission: Admission,
+        spent: Mapping[Unit, int],
+        coming: Mapping[Unit, int],
+        record: RequestRecord,
+        *,
+        is_exact: bool = False,
+    ) -> None:
+        """Reserve what a running request is about to use, next to what it has spent so far, which is not settled yet.
+
+        `is_exact`: it will use just this, so it has to leave something, whichever request it is for. Waits while others
+        use what is left. Raises `BudgetRefusal` if that takes too long, or if nothing is left.
+        """
+        mine = self._keys[admission.key.name]
+        try:
+            async with asyncio.timeout(self._patience):
+                while True:
+                    mine.changed.clear()
+                    async with mine.extending:
+                        if await self._extend(admission, spent, coming, mine, record, is_exact=is_exact):
+                            return
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_POLL_SECONDS):
+                            await mine.changed.wait()
+        except TimeoutError:
+            raise _busy(admission.key, mine) from None
+
+    async def _extend(
+        self,
+        admission: Admission,
+        spent: Mapping[Unit, int],
+        coming: Mapping[Unit, int],
+        mine: _OfKey,
+        record: RequestRecord,
+        *,
+        is_exact: bool,
+    ) -> bool:
+        key, before = admission.key, admission.reserved
+        certain = Counter(spent) + Counter(coming if is_exact else {})
+        states = [replace(one, used=one.used + certain[one.counter.unit]) for one in await self._states(key)]
+        if used_up := [state for state in states if state.is_used_up and not state.budget.soft]:
+            raise _used_up(key, max(used_up, key=lambda state: state.resets or "9999"), states)
+
+        def reserve(amount: Callable[[BudgetCounter], int]) -> None:
+            admission.reserved = {counter: min(amount(counter), MOST_AMOUNT) for counter in before}
+
+        is_granted = False
+        reserve(lambda counter: spent.get(counter.unit, 0) + coming.get(counter.unit, 0))
+        try:
+            try:
+                await self._publish(key, mine)
+            except StoreUnavailable:
+                _record_store_failure(record)
+            is_oldest = next(iter(mine.running.values()), None) is admission
+            exceeded = [] if is_oldest and not is_exact else await self._exceeded(key, mine)
+            mine.exceeded = exceeded or mine.exceeded
+            is_granted = not exceeded
+            if exceeded and is_oldest:  # the others may wait for this one
+                raise _busy(key, mine)
+        finally:
+            if not is_granted:
+                reserve(lambda counter: max(before[counter], spent.get(counter.unit, 0)))
+                self._publish_later(key, mine)
+        return is_granted
 
     async def settle(self, admission: Admission, usage: UsageRecord | None, record: RequestRecord) -> list[BudgetState]:
         """Count what a request used; None: no host got it. Call it once, whatever the end of the request.
