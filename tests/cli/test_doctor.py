@@ -16,6 +16,7 @@ from moonshim.doctor.report import ADVICE
 from tests.doctor.checking import MARKERS, chat_host, chat_stream, error, events, says
 from tests.support.command import MOONSHIM, ROOT, CompletedCommand, environment, run_moonshim
 from tests.support.gateway.hosts import Host, HostRequest, Peer, Script, run
+from tests.support.redis_server import running_redis
 
 KEY: Final = "sk-very-secret-key-0123456789"
 
@@ -97,6 +98,25 @@ def test_one_that_is_wrong_does_not_hide_the_others_and_the_exit_code_is_1(tmp_p
     assert "rejected (from LAB_KEY): 401" in text
     assert "→ use a complete, unexpired key of this host" in text
     assert "repairs: markers×1" in text
+
+
+def test_what_budgets_need_and_lack_is_reported(tmp_path: Path) -> None:
+    """Counters that a full Redis would delete, a store that is gone, and usage records in memory only."""
+
+    def gateway(store: str) -> str:
+        digest = "sha256:" + "0" * 64
+        key = f'[[keys]]\nname = "ci"\ndigest = "{digest}"\nbudgets = [{{ period = "day", tokens = 1 }}]\n'
+        return f'{key}[gateway]\nstore = "{store}"\n[usage]\nfile = "memory:"\n'
+
+    with running_redis("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru") as redis:
+        done = doctor(tmp_path, more=gateway(redis.url), lab=chat_host())
+        text = done.out.decode()
+        assert done.code == 0
+        assert "! keys have budgets, but usage records are in memory only" in text
+        assert "! Redis has the maxmemory-policy allkeys-lru" in text
+        redis.stop()
+        text = doctor(tmp_path, more=gateway(redis.url), lab=chat_host()).out.decode()
+        assert "! the store cannot be used: " in text
 
 
 def test_json_is_one_object_for_each_provider(tmp_path: Path) -> None:

@@ -263,8 +263,7 @@ def test_a_full_redis_evicts_conversations_and_no_counter_lease_or_secret() -> N
 def test_counters_that_are_over_are_deleted() -> None:
     async def test(store: RedisStore) -> None:
         for number in range(100):
-            await store.add(f"limits:alice:{number}", 1, 0.001)
-        await asyncio.sleep(0.01)
+            await store.add(f"limits:alice:{number}", 1, -3600)
         for _ in range(200):
             await store.add("limits:alice:now", 1, 60)
         (names,) = await store._run_for_key("", lambda pipe: pipe.keys("*:n:*"))

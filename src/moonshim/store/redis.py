@@ -49,6 +49,8 @@ _OWN_BYTES: Final = 256
 _SWEEP_EVERY: Final = 32
 """How often `add` looks for expired counters of its tenant, in calls."""
 _SWEPT: Final = 64
+_SWEEP_LATE: Final = 600.0
+"""Seconds after which an expired counter is deleted: for a gateway whose clock is behind, it may not be over yet."""
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.2
 _FAILURES: Final = (RedisError, OSError, EOFError, ValueError)
@@ -232,7 +234,7 @@ class RedisStore:
             pipe.zadd(index, {name: now + ttl}, nx=True)
             pipe.zscore(index, name)
             if sweeps:
-                pipe.zrangebyscore(index, "-inf", now, start=0, num=_SWEPT)
+                pipe.zrangebyscore(index, "-inf", now - _SWEEP_LATE, start=0, num=_SWEPT)
 
         (total,), (_, until, *swept) = await self._run_each(key, lambda pipe: pipe.incrby(name, amount), list_it)
         over = [other for other in (swept[0] if swept else []) if other != name]
