@@ -109,7 +109,6 @@ OWN_ERRORS: Final[dict[str, ErrorRule]] = {
     "compaction_failed": ErrorRule("answer", 502),
     "empty_answer": ErrorRule("answer", 502),
     "forced_call_missing": ErrorRule("answer", 502),
-    "structured_output_invalid": ErrorRule("answer", 502),
     "answer_too_large": ErrorRule("host", 502, permanent=True),
     "event_too_large": ErrorRule("host", 502, permanent=True),
     "not_json": ErrorRule("host", 502),

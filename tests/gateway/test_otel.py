@@ -197,15 +197,14 @@ def test_an_empty_response_that_is_asked_for_again_is_two_attempts_with_their_ow
 
 def test_an_answer_that_is_asked_for_again_is_two_attempts_with_their_own_tokens() -> None:
     """The span of the second request has all of its input, and no output of the first."""
-    texts = ["Rather in words.", '{"a": 1}']
+    texts = ["Rather in words.", "No."]
 
     async def script(peer: Peer, asked: HostRequest) -> None:
         await streaming(texts.pop(0))(peer, asked)
 
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
-    body = body_of("openai_chat", "What?") | {"response_format": wanted}
-    found = exchange(script, body=body, overrides={"structured_output": "json_schema"})
+    tool = {"type": "function", "function": {"name": "a", "parameters": {"type": "object"}}}
+    body = body_of("openai_chat", "What?") | {"tools": [tool], "tool_choice": "required"}
+    found = exchange(script, body=body, overrides={"enforces_choice": False})
     counts = [
         (one.attributes["gen_ai.usage.input_tokens"], one.attributes["gen_ai.usage.output_tokens"])
         for one in found.attempts

@@ -1,7 +1,7 @@
-"""An answer that is not what the program demands is asked for once more, by the HTTP client, in the official packages.
+"""A call that the program demands and that is missing is asked for once more, by the HTTP client, in the official SDKs.
 
 Every host is a simulator, or a host with recorded responses, on a real socket. A fault in the model's name makes the
-model answer in prose, with a wrong value, or without the forced call; those with `-first` end when it is asked again.
+model answer without the forced call, or with nothing but reasoning; those with `-first` end when it is asked again.
 """
 
 from __future__ import annotations
@@ -31,15 +31,7 @@ from tests.integrations.programs import KEY
 
 ASKED: Final = "The forecast for Beijing."
 MESSAGES: Final[Any] = [{"role": "user", "content": ASKED}]
-FORMAT: Final = "structured_output_invalid=1"
-
-
-class Forecast(BaseModel):
-    """What an answer has to be."""
-
-    city: str
-    days: list[int]
-    note: str | None
+MISSING: Final = "forced_call_missing=1"
 
 
 class Pick(BaseModel):
@@ -49,15 +41,13 @@ class Pick(BaseModel):
     days: int
 
 
-SCHEMA: Final = Forecast.model_json_schema()
-CHAT_FORMAT: Final[Any] = {"type": "json_schema", "json_schema": {"name": "forecast", "schema": SCHEMA}}
-TEXT_FORMAT: Final[Any] = {"format": {"type": "json_schema", "name": "forecast", "schema": SCHEMA}}
-OUTPUT_FORMAT: Final[Any] = {"format": {"type": "json_schema", "schema": SCHEMA}}
 PICK: Final = Pick.model_json_schema()
 CHAT_TOOL: Final[Any] = {"type": "function", "function": {"name": "Pick", "parameters": PICK}}
 CHAT_CHOICE: Final[Any] = {"type": "function", "function": {"name": "Pick"}}
 RESPONSES_TOOL: Final[Any] = {"type": "function", "name": "Pick", "parameters": PICK, "strict": False}
 RESPONSES_CHOICE: Final[Any] = {"type": "function", "name": "Pick"}
+MESSAGES_TOOL: Final[Any] = {"name": "Pick", "input_schema": PICK}
+MESSAGES_CHOICE: Final[Any] = {"type": "tool", "name": "Pick"}
 
 
 # --- the packages -----------------------------------------------------------------------------------------------
@@ -98,6 +88,8 @@ class Answer(BaseModel):
     """What a program has in the end."""
 
     text: str
+    arguments: str | None
+    """Of the call, if there is one."""
     tokens: int
     """Of the output."""
     ending: str | None
@@ -108,7 +100,7 @@ class Answer(BaseModel):
 def chat(url: str, host: str, model: str) -> Answer:
     with openai_at(url, host) as client:
         raw = client.chat.completions.with_raw_response.create(
-            model=model, messages=MESSAGES, response_format=CHAT_FORMAT
+            model=model, messages=MESSAGES, tools=[CHAT_TOOL], tool_choice=CHAT_CHOICE
         )
         return _of_completion(raw.parse(), raw.headers["x-moonshim-repairs"])
 
@@ -117,7 +109,11 @@ def chat_stream(url: str, host: str, model: str) -> Answer:
     with (
         openai_at(url, host) as client,
         client.chat.completions.stream(
-            model=model, messages=MESSAGES, response_format=CHAT_FORMAT, stream_options={"include_usage": True}
+            model=model,
+            messages=MESSAGES,
+            tools=[CHAT_TOOL],
+            tool_choice=CHAT_CHOICE,
+            stream_options={"include_usage": True},
         ) as stream,
     ):
         return _of_completion(stream.get_final_completion())
@@ -126,7 +122,7 @@ def chat_stream(url: str, host: str, model: str) -> Answer:
 async def chat_async(url: str, host: str, model: str) -> Answer:
     async with async_openai_at(url, host) as client:
         raw = await client.chat.completions.with_raw_response.create(
-            model=model, messages=MESSAGES, response_format=CHAT_FORMAT
+            model=model, messages=MESSAGES, tools=[CHAT_TOOL], tool_choice=CHAT_CHOICE
         )
         return _of_completion(raw.parse(), raw.headers["x-moonshim-repairs"])
 
@@ -135,7 +131,11 @@ async def chat_async_stream(url: str, host: str, model: str) -> Answer:
     async with (
         async_openai_at(url, host) as client,
         client.chat.completions.stream(
-            model=model, messages=MESSAGES, response_format=CHAT_FORMAT, stream_options={"include_usage": True}
+            model=model,
+            messages=MESSAGES,
+            tools=[CHAT_TOOL],
+            tool_choice=CHAT_CHOICE,
+            stream_options={"include_usage": True},
         ) as stream,
     ):
         return _of_completion(await stream.get_final_completion())
@@ -143,8 +143,10 @@ async def chat_async_stream(url: str, host: str, model: str) -> Answer:
 
 def _of_completion(completion: Any, repairs: str | None = None) -> Answer:
     (choice,) = completion.choices
+    calls = choice.message.tool_calls
     return Answer(
-        text=choice.message.content,
+        text=choice.message.content or "",
+        arguments=calls[0].function.arguments if calls else None,
         tokens=completion.usage.completion_tokens,
         ending=choice.finish_reason,
         repairs=repairs,
@@ -153,27 +155,38 @@ def _of_completion(completion: Any, repairs: str | None = None) -> Answer:
 
 def responses(url: str, host: str, model: str) -> Answer:
     with openai_at(url, host) as client:
-        raw = client.responses.with_raw_response.create(model=model, input=ASKED, text=TEXT_FORMAT)
+        raw = client.responses.with_raw_response.create(
+            model=model, input=ASKED, tools=[RESPONSES_TOOL], tool_choice=RESPONSES_CHOICE
+        )
         return _of_response(raw.parse(), raw.headers["x-moonshim-repairs"])
 
 
 async def responses_async_stream(url: str, host: str, model: str) -> Answer:
     async with (
         async_openai_at(url, host) as client,
-        client.responses.stream(model=model, input=ASKED, text=TEXT_FORMAT) as stream,
+        client.responses.stream(
+            model=model, input=ASKED, tools=[RESPONSES_TOOL], tool_choice=RESPONSES_CHOICE
+        ) as stream,
     ):
         return _of_response(await stream.get_final_response())
 
 
 def _of_response(response: Any, repairs: str | None = None) -> Answer:
     ending = {"completed": "stop"}.get(response.status, response.status)
-    return Answer(text=response.output_text, tokens=response.usage.output_tokens, ending=ending, repairs=repairs)
+    calls = [item.arguments for item in response.output if item.type == "function_call"]
+    return Answer(
+        text=response.output_text,
+        arguments=calls[0] if calls else None,
+        tokens=response.usage.output_tokens,
+        ending=ending,
+        repairs=repairs,
+    )
 
 
 def messages(url: str, host: str, model: str) -> Answer:
     with anthropic_at(url, host) as client:
         raw = client.messages.with_raw_response.create(
-            model=model, max_tokens=4000, messages=MESSAGES, output_config=OUTPUT_FORMAT
+            model=model, max_tokens=4000, messages=MESSAGES, tools=[MESSAGES_TOOL], tool_choice=MESSAGES_CHOICE
         )
         return _of_message(raw.parse(), raw.headers["x-moonshim-repairs"])
 
@@ -181,7 +194,9 @@ def messages(url: str, host: str, model: str) -> Answer:
 def messages_stream(url: str, host: str, model: str) -> Answer:
     with (
         anthropic_at(url, host) as client,
-        client.messages.stream(model=model, max_tokens=4000, messages=MESSAGES, output_config=OUTPUT_FORMAT) as stream,
+        client.messages.stream(
+            model=model, max_tokens=4000, messages=MESSAGES, tools=[MESSAGES_TOOL], tool_choice=MESSAGES_CHOICE
+        ) as stream,
     ):
         return _of_message(stream.get_final_message())
 
@@ -189,7 +204,7 @@ def messages_stream(url: str, host: str, model: str) -> Answer:
 async def messages_async(url: str, host: str, model: str) -> Answer:
     async with async_anthropic_at(url, host) as client:
         raw = await client.messages.with_raw_response.create(
-            model=model, max_tokens=4000, messages=MESSAGES, output_config=OUTPUT_FORMAT
+            model=model, max_tokens=4000, messages=MESSAGES, tools=[MESSAGES_TOOL], tool_choice=MESSAGES_CHOICE
         )
         return _of_message(await raw.parse(), raw.headers["x-moonshim-repairs"])
 
@@ -197,7 +212,9 @@ async def messages_async(url: str, host: str, model: str) -> Answer:
 async def messages_async_stream(url: str, host: str, model: str) -> Answer:
     async with (
         async_anthropic_at(url, host) as client,
-        client.messages.stream(model=model, max_tokens=4000, messages=MESSAGES, output_config=OUTPUT_FORMAT) as stream,
+        client.messages.stream(
+            model=model, max_tokens=4000, messages=MESSAGES, tools=[MESSAGES_TOOL], tool_choice=MESSAGES_CHOICE
+        ) as stream,
     ):
         return _of_message(await stream.get_final_message())
 
@@ -205,7 +222,14 @@ async def messages_async_stream(url: str, host: str, model: str) -> Answer:
 def _of_message(message: Any, repairs: str | None = None) -> Answer:
     text = "".join(block.text for block in message.content if block.type == "text")
     ending = {"end_turn": "stop"}.get(message.stop_reason, message.stop_reason)
-    return Answer(text=text, tokens=message.usage.output_tokens, ending=ending, repairs=repairs)
+    calls = [json.dumps(block.input) for block in message.content if block.type == "tool_use"]
+    return Answer(
+        text=text,
+        arguments=calls[0] if calls else None,
+        tokens=message.usage.output_tokens,
+        ending=ending,
+        repairs=repairs,
+    )
 
 
 Way = Callable[[str, str, str], Answer | Awaitable[Answer]]
@@ -232,14 +256,14 @@ def ask(way: str, url: str, host: str, model: str) -> Any:
     async def wait(answer: Awaitable[Any]) -> Any:
         return await answer
 
-    answer = {**WAYS, **CALLS}[way](url, host, model)
+    answer = WAYS[way](url, host, model)
     return asyncio.run(wait(answer)) if isinstance(answer, Awaitable) else answer
 
 
 # --- hosts ------------------------------------------------------------------------------------------------------
 
 CHAT_HOSTS: Final = ("together", "siliconflow")
-"""One that may ignore the schema, and one that knows only JSON."""
+"""Hosts that are not known to enforce a choice."""
 PLACES: Final = [(way, host) for way in WAYS for host in (("moonshot",) if way.startswith("messages") else CHAT_HOSTS)]
 
 
@@ -264,16 +288,20 @@ def hosts() -> Iterator[Hosts]:
         yield Hosts(stack)
 
 
-@pytest.mark.parametrize("fault", ["json-prose-first", "json-wrong-first"])
+def is_call(answer: Answer) -> bool:
+    return answer.arguments is not None and bool(Pick.model_validate_json(answer.arguments))
+
+
 @pytest.mark.parametrize(("way", "host"), PLACES)
-def test_a_wrong_answer_is_corrected_by_its_model(hosts: Hosts, way: str, host: str, fault: str) -> None:
+def test_a_forced_call_that_is_missing_is_asked_for_once_more(hosts: Hosts, way: str, host: str) -> None:
     server = hosts.of(host)
     plain = ask(way, server.url, host, "kimi-k3")
-    assert Forecast.model_validate_json(plain.text)
+    assert is_call(plain)
     assert len(server.requests) == 1, "a right answer costs one request"
-    answer = ask(way, server.url, host, f"kimi-k3+{fault}")
-    assert Forecast.model_validate_json(answer.text)
-    assert answer.ending == "stop"
+    answer = ask(way, server.url, host, "kimi-k3+choice-ignored-first")
+    assert is_call(answer)
+    assert answer.text == ""
+    assert answer.ending == plain.ending
     first, second = list(server.requests)[1:]
     assert (first.status, second.status) == (200, 200), second.problem
     assert second.request is not None
@@ -286,20 +314,22 @@ def test_a_wrong_answer_is_corrected_by_its_model(hosts: Hosts, way: str, host: 
 @pytest.mark.parametrize(("way", "host"), PLACES)
 def test_an_answer_that_stays_wrong_is_delivered_once_and_reported(hosts: Hosts, way: str, host: str) -> None:
     server = hosts.of(host)
-    answer = ask(way, server.url, host, "kimi-k3+json-prose")
-    assert answer.text.startswith("Certainly!")
-    assert answer.text.count("Certainly!") == 1
+    answer = ask(way, server.url, host, "kimi-k3+choice-ignored")
+    assert answer.text == "I would rather answer in words than call a tool."
     assert answer.ending == "stop"
     assert len(server.requests) == 2, "there is no third request"
     if answer.repairs is not None:
-        assert FORMAT in answer.repairs
+        assert MISSING in answer.repairs
 
 
-@pytest.mark.parametrize("way", ["chat", "messages_stream"])
-def test_prose_around_the_json_costs_no_second_request(hosts: Hosts, way: str) -> None:
-    server = hosts.of("moonshot" if way.startswith("messages") else "together")
-    answer = ask(way, server.url, server.settings.behaviour, "kimi-k3+json-in-prose")
-    assert Forecast.model_validate_json(answer.text)
+@pytest.mark.parametrize("fault", ["json-in-fence", "json-prose"])
+def test_an_answer_in_json_costs_one_request_and_has_no_fence(hosts: Hosts, fault: str) -> None:
+    server = hosts.of("together")
+    format: Any = {"type": "json_schema", "json_schema": {"name": "pick", "schema": PICK}}
+    with openai_at(server.url, "together") as client:
+        completion = client.chat.completions.create(model=f"kimi-k3+{fault}", messages=MESSAGES, response_format=format)
+    text = completion.choices[0].message.content or ""
+    assert text.startswith("Certainly!") if fault == "json-prose" else Pick.model_validate_json(text)
     assert len(server.requests) == 1
 
 
@@ -308,8 +338,7 @@ def test_an_answer_of_only_reasoning_is_asked_for_again(way: str) -> None:
     host = "moonshot" if way.startswith("messages") else "together"
     with Simulator(behaviour=host, log=lambda seen: None).running() as server:
         answer = ask(way, server.url, host, "kimi-k3+stops-after-thinking*1")
-        assert Forecast.model_validate_json(answer.text)
-        assert answer.ending == "stop"
+        assert is_call(answer)
         first, second = list(server.requests)
         assert (first.status, second.status) == (200, 200)
         assert first.body == second.body, "the same was asked"
@@ -404,7 +433,7 @@ def test_a_second_request_that_fails_leaves_the_first_answer(way: str, breaks_of
     assert answer.ending == "stop"
     assert answer.tokens >= 3, "what was counted is reported"
     if answer.repairs is not None:
-        assert FORMAT in answer.repairs
+        assert MISSING in answer.repairs
 
 
 @contextmanager
@@ -438,56 +467,3 @@ def test_a_host_that_is_gone_by_the_second_request_leaves_the_first_answer(way: 
     assert answer.text == PROSE
     assert answer.ending == "stop"
     assert answer.tokens == 3
-
-
-# --- forced calls -----------------------------------------------------------------------------------------------
-
-
-def chat_call(url: str, host: str, model: str) -> Pick:
-    with openai_at(url, host) as client:
-        completion: Any = client.chat.completions.create(
-            model=model, messages=MESSAGES, tools=[CHAT_TOOL], tool_choice=CHAT_CHOICE
-        )
-    (call,) = completion.choices[0].message.tool_calls
-    return Pick.model_validate_json(call.function.arguments)
-
-
-async def responses_async_call(url: str, host: str, model: str) -> Pick:
-    async with (
-        async_openai_at(url, host) as client,
-        client.responses.stream(
-            model=model, input=ASKED, tools=[RESPONSES_TOOL], tool_choice=RESPONSES_CHOICE
-        ) as stream,
-    ):
-        response = await stream.get_final_response()
-    (call,) = [item for item in response.output if item.type == "function_call"]
-    return Pick.model_validate_json(call.arguments)
-
-
-def messages_call(url: str, host: str, model: str) -> Pick:
-    with (
-        anthropic_at(url, host) as client,
-        client.messages.stream(
-            model=model,
-            max_tokens=4000,
-            messages=MESSAGES,
-            tools=[{"name": "Pick", "input_schema": PICK}],
-            tool_choice={"type": "tool", "name": "Pick"},
-        ) as stream,
-    ):
-        message = stream.get_final_message()
-    assert message.stop_reason == "tool_use"
-    (call,) = [block for block in message.content if block.type == "tool_use"]
-    return Pick.model_validate(call.input)
-
-
-CALLS: Final[dict[str, Any]] = {one.__name__: one for one in (chat_call, responses_async_call, messages_call)}
-
-
-@pytest.mark.parametrize("model", ["kimi-k2.5", "kimi-k3"])
-@pytest.mark.parametrize("way", CALLS)
-def test_a_forced_call_that_is_missing_is_asked_for_once_more(hosts: Hosts, way: str, model: str) -> None:
-    server = hosts.of("moonshot")
-    assert isinstance(ask(way, server.url, "moonshot", f"{model}+choice-ignored-first"), Pick)
-    first, second = server.requests
-    assert (first.status, second.status) == (200, 200), second.problem

@@ -190,6 +190,40 @@ def _assert_linear(client: str, upstream: str, model: str, frames: Callable[[int
     assert twice <= 2.2 * once, f"{once} -> {twice} lines"
 
 
+# name: the parameters of a tool, and the arguments of its call
+_SCHEMAS: Final[dict[str, Callable[[int], tuple[Any, Any]]]] = {
+    "choices": lambda count: ({"items": {"enum": list(range(count))}}, ["-1"] * count),
+    "choices in a string": lambda count: ({"type": "array", "items": {"enum": list(range(count))}}, str([0] * count)),
+    "required": lambda count: ({"type": "array", "items": {"required": ["k"] * count}}, json.dumps([{"k": 1}] * count)),
+    "types": lambda count: ({"items": {"type": ["integer"] * count}}, ["1"] * count),
+    "references": lambda count: (
+        {"d": [{"type": "integer"}] * count, "prefixItems": [{"$ref": f"#/properties/a/d/{n}"} for n in range(count)]},
+        ["1"] * count,
+    ),
+    "parts": lambda count: (
+        {"items": {"allOf": [{"type": "integer", "minimum": n} for n in range(count)]}},
+        ["-1"] * count,
+    ),
+    "alternatives": lambda count: ({"items": {"anyOf": [{"const": n} for n in range(count)]}}, ["-1"] * count),
+}
+
+
+@pytest.mark.parametrize("name", _SCHEMAS)
+def test_twice_the_schema_and_the_arguments_is_at_most_twice_the_work(name: str) -> None:
+    def work(count: int) -> int:
+        schema, value = _SCHEMAS[name](count)
+        parameters = {"type": "object", "properties": {"a": schema}}
+        tool = {"type": "function", "function": {"name": "ls", "parameters": parameters}}
+        entry = _entry(0, json.dumps({"a": value}))
+        message = {"role": "assistant", "content": None, "tool_calls": [entry]}
+        body = {"id": "c", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+        return _lines_run(lambda: moonshim.mend_response(body, model="kimi-k2.5", tools=[tool]))
+
+    work(4 * _COUNT)
+    once, twice = work(4 * _COUNT), work(8 * _COUNT)
+    assert twice <= 2.2 * once, f"{once} -> {twice} lines"
+
+
 @pytest.mark.parametrize("client", _TOOLS)
 @pytest.mark.parametrize("name", _STREAMS)
 def test_twice_the_answer_of_a_chat_host_is_at_most_twice_the_work(name: str, client: str) -> None:

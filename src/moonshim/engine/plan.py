@@ -68,6 +68,8 @@ class PlanSpec(Struct, frozen=True, kw_only=True):
     """Whether the client turned thinking off and the model thinks all the same: the client gets no reasoning."""
     visible_limit: int | None = None
     """The tokens that such a client asked for, of which reasoning is no part."""
+    unwraps_json: bool = False
+    """Whether a code fence around the whole text is removed if it holds JSON, because the client asked for JSON."""
 
 
 class Plan:
@@ -93,6 +95,7 @@ class Plan:
         "names",
         "options",
         "reply",
+        "unwraps_json",
         "upstream",
         "visible_limit",
     )
@@ -114,6 +117,8 @@ class Plan:
         """Whether the client gets no reasoning, because it turned thinking off and the model thinks all the same."""
         self.visible_limit: int | None = spec.visible_limit
         """The tokens that such a client asked for, of which reasoning is no part."""
+        self.unwraps_json: bool = spec.unwraps_json
+        """Whether a code fence around the whole text is removed if it holds JSON."""
         self.options: KimiOptions = spec.options
         self._grammar_name, self._history, self._may_call = spec.grammar, spec.history, spec.may_call
         self._host_reads_calls = spec.host_reads_calls

@@ -29,6 +29,7 @@ from moonshim.engine.request.messages.documents import Documents, documents_in, 
 from moonshim.engine.request.messages.history_ids import policy_of
 from moonshim.engine.request.messages.legacy_functions import convert_function_fields
 from moonshim.engine.request.messages.reasoning import read_think_text, restore_reasoning
+from moonshim.engine.request.structured_output import wants_raw_json
 from moonshim.engine.request.thinking import add_headroom, is_switched_off, thinks_anyway, will_think
 from moonshim.engine.signing import Signer
 from moonshim.engine.stages import Transformer, TransformerFailed, name_of
@@ -98,7 +99,7 @@ class Prepared(Struct, frozen=True):
     search: SearchTool | None = None
     """The web search that is answered in rounds, if any."""
     expected: ExpectedAnswer | None = None
-    """What the client demands of the response, and the host does not guarantee: see `Exchange.pending`."""
+    """The call that the client demands, and the host does not guarantee: see `Exchange.pending`."""
 
     needs: ClassVar[FormerName] = FormerName("profile")
 
@@ -309,6 +310,7 @@ class ParsedRequest:
             accepts_empty=accepts_empty,
             hides_reasoning=hides_reasoning,
             visible_limit=visible_limit,
+            unwraps_json=wants_raw_json(request, profile),
         )
         everything = [*changes, *adapted.changes, *dropped]
         return Prepared(out, everything, Plan(spec), profile, adapted.search, adapted.expected)

@@ -63,7 +63,7 @@ _NOT_IN_FORM: Final = "the answer is not one verdict for each call"
 _AGENT_HEADER: Final = "x-claude-code-agent-id"
 """Claude Code sends it with the requests of its subagents."""
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
-_REWRITTEN: Final = frozenset({"structured_output", "structured_output_invalid", "answer_corrected"})
+_REWRITTEN: Final = frozenset({"answer_corrected"})
 """Repairs after which the text is not what the judge wrote."""
 _SAID: Final[dict[Reason, str]] = {
     "failed": "The judge of this gateway failed, so the call was not allowed",
@@ -324,8 +324,7 @@ class _JudgeRequest:
             await asyncio.sleep(attempt.wait)
             exchange, target = guided, snapshot.request_target(attempt.target)
             try:
-                expected = exchange.prepare(target).expected
-                if expected is not None and expected.is_described:
+                if any(change.rule == "response_format" for change in exchange.prepare(target).changes):
                     # The host has no structured output. The prompt has the form, and an answer is never repaired here:
                     # one with words around it counts for nothing.
                     exchange = plain

@@ -189,7 +189,7 @@ class HostProfile(Struct, frozen=True, kw_only=True):
     structured_output: Literal["enforced", "json_schema", "json_object"] | None
     """What the host has for an answer in JSON. `enforced`: the answer is certain to match a schema; `json_schema`: a
     schema is accepted, but the answer may not match it; `json_object`: only valid JSON can be asked for; None:
-    nothing. Whatever is not certain is checked; what the host has no field for is described to the model."""
+    nothing. What the host has no field for is described to the model."""
 
     # --- the rest
     streaming: Literal["both", "only", "never"]

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
-from moonshim.engine.repair.json_answer import read_json_answer
-from moonshim.engine.repair.schema_check import find_mismatches
 from moonshim.engine.values.events import (
     BlockClosed,
     BlockDelta,
@@ -33,9 +29,8 @@ _COMPLETE: Final = ("stop", "tool_calls")
 class AnswerCheck:
     """Checks one response. Reasoning passes at once; everything else waits until it is known to be right.
 
-    Where a schema is demanded, a call releases what is held: it is not the answer yet. Where a call is demanded, that
-    call does, unless its arguments have to match a schema. Where only some tools may be called, calls wait for the end
-    of the response, and so does all that follows the first; text before it passes, if nothing else is demanded.
+    Where a call is demanded, that call releases what is held. Where only some tools may be called, calls wait for the
+    end of the response, and so does all that follows the first; text before it passes, if nothing else is demanded.
     """
 
     def __init__(self, expected: ExpectedAnswer) -> None:
@@ -43,14 +38,10 @@ class AnswerCheck:
         self._held: list[Event] = []
         self._reasoning: set[int] = set()
         self._texts: list[str] = []
-        self._calls: dict[int, tuple[str, list[str]]] = {}
+        self._calls: dict[int, str] = {}
+        """The names of the tools that were called."""
         self._is_live = False
-        self._passes_text = (
-            expected.allowed is not None
-            and expected.tool is None
-            and expected.schema is None
-            and not expected.is_summary
-        )
+        self._passes_text = expected.allowed is not None and expected.tool is None and not expected.is_summary
         self._passing: set[int] = set()
         """Blocks of text that are passed on as they come."""
         self.passed_text = ""
@@ -59,8 +50,6 @@ class AnswerCheck:
         """Why the response is not what was demanded; empty: it is, or it has not ended."""
         self.is_cut_off: bool = False
         """The response is wrong because it was cut off."""
-        self.text: str | None = None
-        """The text that the client gets in place of what the model wrote; None: the same."""
 
     def feed(self, event: Event) -> list[Event]:
         """The events to pass on."""
@@ -77,18 +66,19 @@ class AnswerCheck:
             self.passed_text += event.text if isinstance(event, BlockDelta) else ""
             return [event]
         self._held.append(event)
-        if isinstance(event, BlockDelta):
-            (self._calls[index][1] if index in self._calls else self._texts).append(event.text)
-        elif isinstance(event, BlockOpened) and event.kind == "call":
-            self._calls[index] = (event.name or "", [])
+        if isinstance(event, BlockOpened) and event.kind == "call":
+            self._calls[index] = event.name or ""
             if self._is_settled_by(event.name or ""):
                 return self._go_live()
+        elif isinstance(event, BlockDelta) and index not in self._calls:
+            self._texts.append(event.text)
         return []
 
     def end(self, finished: Finished) -> list[Event]:
         """The response ended well: what was held back; nothing if it is `wrong`."""
         if self._is_live:
             return []
+        tool = self._expected.tool
         if self._expected.is_summary:
             if not "".join(self._texts).strip():
                 self.wrong = ("there is no summary",)
@@ -96,23 +86,17 @@ class AnswerCheck:
                 return self._text_alone()
         elif outside := self._calls_outside():
             self.wrong = tuple(f"the tool {name} must not be called now" for name in outside)
-        elif self._expected.tool is not None:
-            self.wrong = self._wrong_calls(self._expected.tool)
-        elif self._expected.schema is not None and not self._calls:
-            answer = read_json_answer("".join(self._texts), self._expected.schema)
-            self.wrong = answer.wrong
-            if answer.changed and answer.text is not None:
-                return self._replace_text(answer.text, answer.changed)
-        if not self.wrong and not self._expected.is_summary:
+        elif tool is None or any(tool in ("", name) for name in self._calls.values()):
             return self._go_live()
+        else:
+            self.wrong = (f"the tool {tool} was not called" if tool else "no tool was called",)
         if finished.reason not in _COMPLETE:
             self.wrong, self.is_cut_off = (f"the response was cut off ({finished.reason})",), True
         return []
 
     def release(self) -> list[Event]:
         """A response that is `wrong`, as the model wrote it, with a report of what is wrong with it."""
-        rule = "structured_output_invalid" if self._expected.tool is None else "forced_call_missing"
-        return [*self._go_live(), Repaired(rule, "; ".join(self.wrong))]
+        return [*self._go_live(), Repaired("forced_call_missing", "; ".join(self.wrong))]
 
     def refusal(self) -> Failed | None:
         """The error for a client that cannot be given this `wrong` response; None: `release` it."""
@@ -128,10 +112,13 @@ class AnswerCheck:
     def _calls_outside(self) -> list[str]:
         """The tools that were called and may not be, each once."""
         allowed = self._expected.allowed
-        return [] if allowed is None else [name for name in self._called() if name not in allowed]
+        called = dict.fromkeys(self._calls.values())
+        return [] if allowed is None else [name for name in called if name not in allowed]
 
-    def _called(self) -> list[str]:
-        return list(dict.fromkeys(name for name, _ in self._calls.values()))
+    def _is_settled_by(self, name: str) -> bool:
+        """Whether a call of this tool makes the response right, whatever follows."""
+        wanted = self._expected
+        return wanted.allowed is None and not wanted.is_summary and wanted.tool in ("", name)
 
     def _text_alone(self) -> list[Event]:
         """The response as one text."""
@@ -141,34 +128,3 @@ class AnswerCheck:
     def _go_live(self) -> list[Event]:
         held, self._held, self._is_live = self._held, [], True
         return held
-
-    def _is_settled_by(self, name: str) -> bool:
-        """Whether a call of this tool makes the response right, whatever follows."""
-        wanted = self._expected
-        if wanted.allowed is not None or wanted.is_summary:
-            return False
-        return wanted.tool is None or (wanted.arguments is None and wanted.tool in ("", name))
-
-    def _replace_text(self, text: str, how: str) -> list[Event]:
-        index = next(event.index for event in self._go_live() if isinstance(event, BlockOpened))
-        self.text = text
-        return [
-            BlockOpened(index, "text"),
-            BlockDelta(index, text),
-            BlockClosed(index),
-            Repaired("structured_output", how),
-        ]
-
-    def _wrong_calls(self, tool: str) -> tuple[str, ...]:
-        calls = [call for call in self._calls.values() if tool in ("", call[0])]
-        if not calls:
-            return (f"the tool {tool} was not called" if tool else "no tool was called",)
-        if self._expected.arguments is None:
-            return ()
-        wrong: list[str] = []
-        for _, pieces in calls:
-            try:
-                wrong += find_mismatches(self._expected.arguments, msgspec.json.decode("".join(pieces) or "{}"))
-            except (msgspec.MsgspecError, ValueError, RecursionError):
-                wrong.append("the arguments are not valid JSON")
-        return tuple(wrong)

@@ -1,6 +1,7 @@
 """Reads declared schemas: which kinds of values they allow at each place, and which schema applies inside.
 
-Schemas are other people's: whatever is not understood has no opinion, which is always safe.
+Schemas are other people's: whatever is not understood has no opinion, which is always safe. So is what a value costs to
+be compared with: nothing here grows with the product of a schema and a response, and no pattern is ever run.
 """
 
 from __future__ import annotations
@@ -44,11 +45,14 @@ _BOUNDS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 # What goes beyond these has no opinion.
+_INDEX_DIGITS: Final = 9
 _EXPAND_DEPTH: Final = 64
 _CHECK_DEPTH: Final = 64
 _ALTERNATIVES: Final = 64
 _TOGETHER: Final = 16
 _NODES: Final = 1024
+_LARGE_CHOICES: Final = 32
+"""How many objects and lists among the choices a value is compared with."""
 
 
 class _Leaf:
@@ -65,22 +69,39 @@ class _Leaf:
         self.named: dict[int, dict[Any, Any]] = {OBJECT: properties, ARRAY: dict(enumerate(_list(prefix)))}
         # A pattern may or may not catch a key that is not declared: no opinion.
         self.rest = {OBJECT: True if schema.get("patternProperties") else additional, ARRAY: items}
-        self._choices = [*_list(schema.get("enum")), *([schema["const"]] if "const" in schema else [])]
+        self._choices = _Choices([*_list(schema.get("enum")), *([schema["const"]] if "const" in schema else [])])
         self._bounds = [(compare, limit) for key, compare in _BOUNDS.items() if _is_number(limit := schema.get(key))]
-        self._required = [key for key in _list(schema.get("required")) if isinstance(key, str)]
+        self._required = frozenset(key for key in _list(schema.get("required")) if isinstance(key, str))
         self._closed = additional is False and not schema.get("patternProperties")
         inside = any(self.named.values()) or additional is not None or items is not None
-        said = self._choices or self._bounds or self._required
+        said = self._choices.count or self._bounds or self._required
         self.has_opinion = inside or bool(said) or self.kinds != _ALL
 
     def allows(self, value: Any, *, alone: bool) -> bool:
         """Whether the value itself is allowed, whatever is in it. `alone`: no other part of an `allOf` adds keys."""
-        if self._choices and not any(_same(value, choice) for choice in self._choices):
+        if not self._choices.allow(value):
             return False
         if isinstance(value, dict):
-            has_all = all(key in value for key in self._required)
-            return has_all and not (self._closed and alone and not value.keys() <= self.named[OBJECT].keys())
+            return self._required <= value.keys() and not (
+                self._closed and alone and not value.keys() <= self.named[OBJECT].keys()
+            )
         return not _is_number(value) or all(compare(value, limit) for compare, limit in self._bounds)
+
+
+class _Choices:
+    """The values of `enum` and `const`. True is not 1 among them, though Python says so."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.count = len(values)
+        self._small = frozenset((type(one) is bool, one) for one in values if not isinstance(one, (dict, list)))
+        self._large = [one for one in values if isinstance(one, (dict, list))]
+
+    def allow(self, value: Any) -> bool:
+        if not self.count:
+            return True
+        if isinstance(value, (dict, list)):
+            return len(self._large) > _LARGE_CHOICES or value in self._large
+        return (type(value) is bool, value) in self._small
 
 
 _REST: Final = object()
@@ -135,14 +156,16 @@ class SchemaPosition:
         self._schema = schema
         self._alternatives = alternatives
         self._kind = kind
-        steps = (step for leaves in alternatives for leaf in leaves for step in leaf.named[kind])
-        self._named: dict[Any, Node | None] = dict.fromkeys(steps)
+        self._declared = [named for leaves in alternatives for leaf in leaves if (named := leaf.named[kind])]
+        self._named: dict[str | int, Node] = {}
         self._rest = self._find(_REST)
-        self.has_opinion = bool(self._named) or self._rest is not schema.anything
+        self.has_opinion = bool(self._declared) or self._rest is not schema.anything
 
     def at(self, step: str | int) -> Node:
-        found = self._named.get(step, self._rest)
+        found = self._named.get(step)
         if found is None:
+            if not any(step in named for named in self._declared):
+                return self._rest
             found = self._named[step] = self._find(step)
         return found
 
@@ -206,19 +229,17 @@ class Schema:
         for step in ref.split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")
             if isinstance(place, list):
-                place = {str(index): one for index, one in enumerate(place)}
-            if not isinstance(place, dict):
+                is_index = step.isdecimal() and len(step) < _INDEX_DIGITS and int(step) < len(place)
+                place = place[int(step)] if is_index else True
+            elif isinstance(place, dict):
+                place = place.get(step, True)
+            else:
                 return True
-            place = place.get(step, True)
         return place
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _same(value: Any, choice: Any) -> bool:
-    return isinstance(value, bool) == isinstance(choice, bool) and bool(value == choice)
 
 
 def _kind_of_value(value: Any) -> int:

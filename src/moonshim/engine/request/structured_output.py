@@ -1,8 +1,9 @@
 """What the client demands of the answer -> fields that the host obeys; words for the model, where it has none.
 
-A demand is a JSON schema, any JSON object, or a call of a tool. What the host does not guarantee is returned as an
-`ExpectedAnswer`, so that the response is checked. The words stand after the conversation, where K3's own template puts
-them: the prompt before them stays a prefix of the next one.
+A demand is a JSON schema, any JSON object, or a call of a tool. A call that the host does not guarantee is returned as
+an `ExpectedAnswer`, so that it is asked for again if it is missing; whether JSON matches its schema, the client checks.
+The words stand after the conversation, where K3's own template puts them: the prompt before them stays a prefix of the
+next one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from moonshim.engine.values.expected import ExpectedAnswer
 from moonshim.engine.wire.json_codec import encode
 from moonshim.errors import CannotExpress
 
-__all__ = ["AnswerDemand", "add_instructions", "demand_answer", "describe_mistake"]
+__all__ = ["AnswerDemand", "add_instructions", "demand_answer", "describe_mistake", "wants_raw_json"]
 
 _OBJECT: Final[dict[str, Any]] = {"type": "object"}
 # The words of K3's own template, which it was trained on.
@@ -47,7 +48,7 @@ class AnswerDemand(Struct, frozen=True):
     instructions: tuple[str, ...] = ()
     """The instruction for the model, after the conversation."""
     expected: ExpectedAnswer | None = None
-    """What the response is checked for; None: it is not checked."""
+    """The call that the response has to have; None: it is not checked."""
     changes: tuple[Change, ...] = ()
 
 
@@ -57,20 +58,29 @@ def demand_answer(request: Request, profile: HostProfile, adapter: ToolAdapter) 
         return AnswerDemand(request, expected=ExpectedAnswer(is_summary=True))
     if profile.generation == "other":
         return AnswerDemand(request)
-    tool = _demand_call(request, profile, adapter)
     demand = _demand_format(request, profile)
-    expected = demand.expected
-    if tool is not None:
-        expected = (
-            tool.expected
-            if expected is None
-            else replace(tool.expected, schema=expected.schema, is_described=expected.is_described)
-        )
-        demand = replace(demand, instructions=(*tool.instructions, *demand.instructions))
+    tool = _demand_call(request, profile, adapter)
+    if tool is None:
+        return demand
     # Several choices are not checked, nor an answer that continues the client's own words: its start is not in it.
-    if (request.sampling.n or 1) > 1 or (request.messages and request.messages[-1].role == "assistant"):
-        expected = None
-    return replace(demand, expected=expected)
+    is_checked = (request.sampling.n or 1) == 1 and not _continues_answer(request)
+    return replace(
+        demand,
+        instructions=(*tool.instructions, *demand.instructions),
+        expected=tool.expected if is_checked else None,
+    )
+
+
+def _continues_answer(request: Request) -> bool:
+    """Whether the client began the answer itself (a partial assistant message)."""
+    return bool(request.messages) and request.messages[-1].role == "assistant"
+
+
+def wants_raw_json(request: Request, profile: HostProfile) -> bool:
+    """Whether the response is JSON that the client parses as it is: then a code fence around it is removed."""
+    wanted = request.response_format
+    is_json = wanted is not None and wanted.kind != "text"
+    return is_json and profile.generation != "other" and not _continues_answer(request)
 
 
 def add_instructions(
@@ -88,7 +98,7 @@ def add_instructions(
 
 
 def describe_mistake(expected: ExpectedAnswer, wrong: Sequence[str]) -> str:
-    """What is wrong with an answer, for the model that wrote it.
+    """What is wrong with a response, for the model that wrote it.
 
     >>> print(describe_mistake(ExpectedAnswer(tool="get_weather"), ["the tool get_weather was not called"]))
     Your last message cannot be used:
@@ -101,12 +111,8 @@ def describe_mistake(expected: ExpectedAnswer, wrong: Sequence[str]) -> str:
     elif expected.tool is not None:
         which = f"the tool `{expected.tool}`" if expected.tool else "one of the tools"
         lines.append(f"Call {which} now, with arguments that match its schema. Write nothing else.")
-    elif expected.schema is None:
-        lines.append("Go on without that call.")
     else:
-        lines.append("Give your whole answer again as corrected JSON. Write nothing else.")
-        if not expected.is_described and expected.schema is not None:
-            lines.append(_describe_schema(expected.schema))
+        lines.append("Go on without that call.")
     if expected.allowed is not None:
         lines.append(_describe_allowed(expected.allowed))
     return "\n".join(lines)
@@ -125,10 +131,8 @@ def _demand_format(request: Request, profile: HostProfile) -> AnswerDemand:
             return AnswerDemand(request)
         return _describe(request, profile, _OBJECT, "the host has no JSON mode")
     match support:
-        case "enforced":
+        case "enforced" | "json_schema":
             return AnswerDemand(request)
-        case "json_schema":
-            return AnswerDemand(request, expected=ExpectedAnswer(schema=schema))
         case "json_object" | None:
             return _describe(request, profile, schema, "the host has no structured output")
 
@@ -151,8 +155,7 @@ def _describe(request: Request, profile: HostProfile, schema: dict[str, Any], wh
     return AnswerDemand(
         replace(request, response_format=left),
         (_AFTER_CALLS + words if may_call else words,),
-        ExpectedAnswer(schema=schema, is_described=True),
-        (Change("response_format", f"described to the model after the conversation: {why}", place),),
+        changes=(Change("response_format", f"described to the model after the conversation: {why}", place),),
     )
 
 
@@ -216,7 +219,5 @@ def _demand_forced_call(request: Request, profile: HostProfile, adapter: ToolAda
         return None  # Nothing that the model writes could be this call.
     if is_obeyed(choice, profile, thinking=will_think(request, profile)):
         return None if profile.enforces_choice else _CallDemand(ExpectedAnswer(tool=name))
-    tool = adapter.by_name.get(name)
-    schema = tool.parameters if tool is not None and tool.kind == "function" else None
     instruction = _ONE_TOOL.format(name) if name else _ANY_TOOL
-    return _CallDemand(ExpectedAnswer(tool=name, arguments=schema), (instruction,))
+    return _CallDemand(ExpectedAnswer(tool=name), (instruction,))

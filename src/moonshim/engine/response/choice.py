@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from moonshim.engine.assemble import Assembler
 from moonshim.engine.frames import ChoicePart
 from moonshim.engine.plan import Plan
+from moonshim.engine.repair.json_fence import JsonFence
 from moonshim.engine.repair.repairer import ResponseRepairer
 from moonshim.engine.repair.surrogates import SurrogateJoiner
 from moonshim.engine.upstream_events import FinishReported, SignatureReported
@@ -24,6 +25,7 @@ class Choice:
         "calls_before_reasoning",
         "carry",
         "current_call",
+        "fence",
         "finish",
         "index",
         "reasoning_field",
@@ -35,6 +37,8 @@ class Choice:
         self.repairer: ResponseRepairer = plan.new_repairer()
         self.assembler: Assembler | None = Assembler(plan.names) if collect else None
         self.carry = SurrogateJoiner()
+        self.fence: JsonFence | None = JsonFence(plan.options.buffer_limit) if plan.unwraps_json else None
+        """Takes a code fence off an answer that should be JSON."""
         self.finish: FinishReported | None = None
         """Why the choice ends, once the host has said so."""
         self.reasoning_field: str | None = None

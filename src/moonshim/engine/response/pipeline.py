@@ -287,6 +287,8 @@ class ResponsePipeline(Generic[Origin]):
         choice = self._choices.get(0)
         if choice is None or choice.carry.carried or self._held_back or not choice.repairer.is_idle:
             return None
+        if choice.fence is not None and choice.fence.is_undecided:
+            return None
         return choice
 
     def template(self, block: int) -> Template | None:
@@ -620,6 +622,8 @@ class ResponsePipeline(Generic[Origin]):
     def _observe(self, part: ChoicePart) -> None:
         """The events of a frame that leaves: repairs are logged, the rest is assembled and written."""
         events, repaired = part.events, False
+        if self._plan.unwraps_json and (fence := self._choices[part.index].fence) is not None:
+            events = part.events = fence.feed(events)
         for event in events:
             if type(event) is Repaired:
                 repaired = True

@@ -92,8 +92,6 @@ class AnswerRule:
                     self._wrong, self._can_release = None, False
                     return RoundEnd(failed=failed)
                 events = check.release()
-            if check.text is not None:
-                self._texts.append((message, check.text))
         if self._wrong is not None and (check is None or not check.wrong):
             events.append(Repaired("answer_corrected", "; ".join(self._wrong.wrong)))
         self._wrong, self._can_release = None, False

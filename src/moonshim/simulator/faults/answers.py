@@ -1,4 +1,4 @@
-"""Answers that are not what the request demands: prose instead of JSON, a wrong value, no call although one is forced.
+"""Answers that are not what the request demands: JSON in a fence, prose, a wrong value, no call though one is forced.
 
 They act only where a request demands a schema or a call. Those with `-first` end when the model is asked again.
 """
@@ -23,11 +23,11 @@ _PROSE: Final = "Certainly! The answer to your question is a long story, which I
 _RATHER: Final = "I would rather answer in words than call a tool."
 
 
-def _change_json(change: Callable[[str], str], *, first: bool) -> Speech:
-    """Another text for an answer that should be JSON; `first`: until the model is asked again."""
+def _change_json(change: Callable[[str], str]) -> Speech:
+    """Another text for an answer that should be JSON."""
 
     def speech(answer: HostResponse) -> HostResponse:
-        if answer.calls or demanded_schema(answer.request) is None or (first and was_corrected(answer.request)):
+        if answer.calls or demanded_schema(answer.request) is None:
             return answer
         return replace(answer, text=change(answer.text))
 
@@ -54,8 +54,12 @@ def _tell(text: str) -> str:
     return _PROSE
 
 
+def _fence(text: str) -> str:
+    return f"```json\n{text}\n```"
+
+
 def _wrap(text: str) -> str:
-    return f"Here is the JSON that you asked for:\n\n```json\n{text}\n```\n\nLet me know if you need anything else."
+    return f"Here is the JSON that you asked for:\n\n{_fence(text)}\n\nLet me know if you need anything else."
 
 
 def _spoil(text: str) -> str:
@@ -71,28 +75,28 @@ def _row(name: str, about: str, seen: str, speech: Speech) -> Fault:
 
 FAULTS: Final = (
     _row(
+        "json-in-fence",
+        "An answer that should be JSON is JSON in a code block",
+        "platform.kimi.ai (JSON mode guide)",
+        _change_json(_fence),
+    ),
+    _row(
         "json-in-prose",
         "An answer that should be JSON has sentences and a code block around it",
         "platform.kimi.ai (JSON mode guide)",
-        _change_json(_wrap, first=False),
-    ),
-    _row(
-        "json-prose-first",
-        "An answer that should be JSON is prose, until the model is asked again",
-        "hosts that ignore `response_format`",
-        _change_json(_tell, first=True),
-    ),
-    _row(
-        "json-wrong-first",
-        "An answer does not match the schema that was asked for, until the model is asked again",
-        "console.groq.com/docs/structured-outputs (best-effort mode)",
-        _change_json(_spoil, first=True),
+        _change_json(_wrap),
     ),
     _row(
         "json-prose",
-        "An answer that should be JSON is always prose",
+        "An answer that should be JSON is prose",
         "hosts that ignore `response_format`",
-        _change_json(_tell, first=False),
+        _change_json(_tell),
+    ),
+    _row(
+        "json-wrong",
+        "An answer does not match the schema that was asked for",
+        "console.groq.com/docs/structured-outputs (best-effort mode)",
+        _change_json(_spoil),
     ),
     _row(
         "choice-ignored-first",
