@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from moonshim.config import Price
 from moonshim.engine.values.conversation import Usage
@@ -152,13 +153,22 @@ def test_a_cost_that_the_host_reports_is_taken_as_it_is(cost: Any, booked: str |
     assert currency == (None if booked is None else "$")
 
 
-def test_a_price_of_the_configuration_comes_before_a_reported_cost() -> None:
-    usage = Usage(1000, 500, raw={"cost": 9.0})
-    assert billed(usage, K3, OPENROUTER) == (units("0.0105"), "$")
+@pytest.mark.parametrize(("cost", "booked"), [(9.0, "9"), (0.0001, "0.0105"), (None, "0.0105")])
+def test_the_higher_of_the_price_and_a_reported_cost_is_booked(cost: float | None, booked: str) -> None:
+    usage = Usage(1000, 500, raw={} if cost is None else {"cost": cost})
+    assert billed(usage, K3, OPENROUTER) == (units(booked), "$")
+    assert billed(usage, K3, "http://127.0.0.1:8000/v1", "openrouter") == (units(booked), "$")
+
+
+def test_a_cost_in_another_currency_cannot_be_compared() -> None:
+    price = replace(K3, currency="¥")
+    assert billed(Usage(1000, 500, raw={"cost": 9.0}), price, OPENROUTER) == (units("0.0105"), "¥")
 
 
 def test_other_hosts_cannot_report_a_cost() -> None:
-    assert billed(Usage(1000, 500, raw={"cost": 0.0}), None, "https://free.example/v1") == (None, None)
+    for price, cost in ((None, None), (K3, units("0.0105"))):
+        usage = Usage(1000, 500, raw={"cost": 9.0})
+        assert billed(usage, price, "https://free.example/v1")[0] == cost
 
 
 def test_ten_thousand_small_costs_add_up() -> None:

@@ -225,6 +225,11 @@ class GatewayKey(Struct, frozen=True, kw_only=True):
     rights: tuple[str, ...] = ()
     """`usage`: see the usage of all keys, not only its own."""
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether a field of a request could go beyond what the key may use: its models, or what it may spend."""
+        return bool(self.models or self.budgets)
+
 
 class Retries(Struct, frozen=True, kw_only=True):
     """When to retry a host before anything was sent to the client."""

@@ -122,6 +122,7 @@ class Exchange:
         "_corrected",
         "_created",
         "_is_entry_due",
+        "_is_limited",
         "_is_remembered",
         "_judge",
         "_judges_calls",
@@ -166,13 +167,15 @@ class Exchange:
         search_access: SearchAccess | None = None,
         judges_calls: bool = False,
         unsupported_checks: tuple[str, ...] = (),
+        is_limited: bool = False,
     ) -> None:
         """`recalled`: reasoning that the client has lost. `client_headers`: under lower-case names. `keeps_response`:
         the client may continue from the response by its id, so that `take_completed` has it. `plays_rounds`: whether
         the shell calls `continue_with`; otherwise a wrong answer is only reported. `search_access`: whether the shell
-        can run a web search; None: calls of a search are left to the client. `judges_calls`: the client asked for
-        verdicts about the calls of the response, and the shell finds them (`take_calls`); `unsupported_checks`: what
-        else it asked for."""
+         can run a web search; None: calls of a search are left to the client. `judges_calls`: the client asked for
+         verdicts about the calls of the response, and the shell finds them (`take_calls`); `unsupported_checks`: what
+         else it asked for. `is_limited`: whether the client may use some models only, or has a budget: fields of its
+         body that go beyond are dropped or refused."""
         self.parsed: ParsedRequest = parsed
         self.secrets: tuple[str, ...] = secrets
         """What the host is sent and may repeat: keys, mostly. Set it before the request is sent."""
@@ -180,7 +183,7 @@ class Exchange:
         self._recalled, self._reply_id, self._created, self._clock = recalled, reply_id, created, clock
         self._keeps_response, self._plays_rounds, self._search_access = keeps_response, plays_rounds, search_access
         self._judges_calls, self._unsupported_checks = judges_calls, unsupported_checks
-        self._client_headers = client_headers or {}
+        self._client_headers, self._is_limited = client_headers or {}, is_limited
         self.headers: dict[str, str] = {}
         """The client's headers as the current target accepts them, with those that it needs. A shell decides which of
         the client's others a host may see."""
@@ -260,6 +263,7 @@ class Exchange:
             clock=self._clock,
             search_access=self._search_access,
             accepts_empty=not target.retry_empty_answer,
+            is_limited=self._is_limited,
         )
 
     def documents(self) -> list[Media]:

@@ -24,6 +24,7 @@ from moonshim.engine.repair.argument_record import ArgumentsRecord
 from moonshim.engine.repair.arguments import SafeArguments
 from moonshim.engine.request.adapt import adapt_foreign_history, adapt_request
 from moonshim.engine.request.extra_body import check_extra_body, merge_extra_body
+from moonshim.engine.request.limited_fields import keep_within_limits
 from moonshim.engine.request.messages.chat_fields import mark_prefill
 from moonshim.engine.request.messages.documents import Documents, documents_in, show_documents
 from moonshim.engine.request.messages.history_ids import policy_of
@@ -230,11 +231,13 @@ class ParsedRequest:
         clock: Callable[[], float] | None = None,
         search_access: SearchAccess | None = None,
         accepts_empty: bool = False,
+        is_limited: bool = False,
     ) -> Prepared:
         """Adapt the request to this host and model; see `prepare_request`.
 
         `search_access`: who runs the web search that the request declares; None: nobody plays the rounds for it.
         `accepts_empty`: whether a response of nothing but reasoning ends as its host ended it, instead of in an error.
+        `is_limited`: whether the client may use some models only, or has a budget: see `keep_within_limits`.
         """
         client = dialect_named(self.dialect)
         dialect_named(upstream, field="upstream", among=UPSTREAM_DIALECTS)
@@ -264,6 +267,7 @@ class ParsedRequest:
             changes = [*changes, *unsupported]
         request, modernized = _modernize(request, profile)
         changes = [*changes, *modernized]
+        own: set[str] = set()
         if options is None and not overrides and _passes_through(client, profile):
             adapted = adapt_foreign_history(request, profile)
         else:
@@ -276,7 +280,11 @@ class ParsedRequest:
                 documents=self.extracted,
                 messages_field=client.messages_field,
             )
+            own.add("tools")
         out, dropped = host_dialect.render_request(adapted.request)
+        if is_limited:
+            out, limited = keep_within_limits(out, own | adapted.request.body_overrides.keys())
+            dropped = [*dropped, *limited]
         if extra_body:
             out, merged = merge_extra_body(out, extra_body)
             dropped = [*dropped, *merged]

@@ -85,6 +85,7 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
         search_access="none" if snapshot.config.web_search is None else "provider",
         judges_calls=safeguards is not None,
         unsupported_checks=() if safeguards is None else safeguards.unsupported,
+        is_limited=call.key is not None and call.key.is_limited,
     )
     judging = None if safeguards is None else open_judging(state, snapshot, call, parsed, safeguards)
     try:

@@ -62,18 +62,19 @@ def _rates(price: Price) -> tuple[int, ...]:
     return tuple(int(one * COST_UNITS) for one in (price.input, read, write, long, price.output))
 
 
-def billed(usage: Usage, price: Price | None, base_url: str) -> tuple[int | None, str | None]:
-    """The cost of a response and its currency, by the price; without one, as its host reports it. None: unknown.
+def billed(usage: Usage, price: Price | None, base_url: str, host: str | None = None) -> tuple[int | None, str | None]:
+    """The cost of a response and its currency, by the price or as its host reports it, whichever is higher: a price
+    table does not know what a host added. `host`: its name, where the address does not show it. None: unknown.
 
     >>> billed(Usage(1000, 10, raw={"cost": 0.0123}), None, "https://openrouter.ai/api/v1")
     (12300000000, '$')
     >>> billed(Usage(1000, 10, raw={"cost": 0.0123}), None, "http://localhost:8000/v1")
     (None, None)
     """
+    currency = reported_currency(base_url, host)
+    reported = None if currency is None else _reported(usage.raw.get("cost"))
     if price is None:
-        currency = reported_currency(base_url)
-        cost = None if currency is None else _reported(usage.raw.get("cost"))
-        return cost, None if cost is None else currency
+        return reported, None if reported is None else currency
     cost = cost_of(
         price,
         input_tokens=usage.input_tokens,
@@ -82,6 +83,8 @@ def billed(usage: Usage, price: Price | None, base_url: str) -> tuple[int | None
         cache_write_tokens=usage.cache_write_tokens,
         cache_write_1h_tokens=usage.cache_write_1h_tokens,
     )
+    if reported is not None and currency == price.currency:
+        cost = max(cost or 0, reported)
     return cost, None if cost is None else price.currency
 
 

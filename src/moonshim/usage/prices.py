@@ -236,8 +236,8 @@ LISTED: Final[tuple[ListedPrice, ...]] = (
     ),
 )
 _BY_NAME: Final = {(domain, model): one.price for one in LISTED for domain in one.domains for model in one.models}
-_REPORTS_COST: Final = {"openrouter.ai": "$"}
-"""Hosts that put the cost into the usage of every response, and its currency
+_REPORTS_COST: Final = {"openrouter.ai": "$", "openrouter": "$"}
+"""Hosts that put the cost into the usage of every response, by domain and by name, and its currency
 (https://openrouter.ai/docs/use-cases/usage-accounting)."""
 _SEARCH_FEES: Final = {
     "moonshot.ai": SearchFee(Decimal("0.005"), "$"),  # https://platform.kimi.ai/docs/pricing/tools
@@ -297,13 +297,14 @@ class PriceList:
 
 
 @lru_cache(1024)
-def reported_currency(base_url: str) -> str | None:
+def reported_currency(base_url: str, host: str | None = None) -> str | None:
     """The currency in which this host reports the cost of its responses; None if it reports none.
 
     >>> reported_currency("https://openrouter.ai/api/v1"), reported_currency("https://api.moonshot.ai/v1")
     ('$', None)
     """
-    return next((_REPORTS_COST[domain] for domain in _domains(base_url) if domain in _REPORTS_COST), None)
+    names = [*_domains(base_url), *([host] if host is not None else [])]
+    return next((_REPORTS_COST[name] for name in names if name in _REPORTS_COST), None)
 
 
 def _shipped(model: str, base_url: str) -> Price | None:

@@ -491,8 +491,9 @@ class _Replaced(Struct, frozen=True):
         earlier = self.usage
         if usage is None or earlier is None:
             return usage or earlier
-        output = Usage(output_tokens=earlier.output_tokens, reasoning_tokens=earlier.reasoning_tokens)
-        return replace(add_usage(output, usage) or usage, raw=usage.raw)
+        output = Usage(output_tokens=earlier.output_tokens, reasoning_tokens=earlier.reasoning_tokens, raw=earlier.raw)
+        total = add_usage(output, usage) or usage
+        return replace(total, raw=usage.raw | total.raw)
 
     def counted(self, encoder: Encoder) -> Encoder:
         """The encoder for the response that follows, which has cost more than its host says."""

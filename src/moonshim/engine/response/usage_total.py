@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from moonshim.engine.values.conversation import TOKEN_COUNTS, Usage
+from moonshim.engine.values.conversation import TOKEN_COUNTS, Usage, add_usage
 
 __all__ = ["UsageTotal"]
 
@@ -46,7 +46,8 @@ class UsageTotal:
             for name in ("output_tokens", "reasoning_tokens")
             if getattr(usage, name) is not None
         }
-        return replace(usage, **added)
+        both = add_usage(earlier, usage)
+        return replace(usage, **added, raw=usage.raw | both.raw if both is not None else usage.raw)
 
     def add(self, usage: Usage | None) -> None:
         """The host reported usage."""

@@ -264,8 +264,9 @@ class RoundsStream:
         usage, earlier = self._round.usage, self._earlier_usage
         if usage is None or earlier is None:
             return usage or earlier
-        before = Usage(output_tokens=earlier.output_tokens, reasoning_tokens=earlier.reasoning_tokens)
-        return replace(add_usage(before, usage) or usage, raw=usage.raw)
+        before = Usage(output_tokens=earlier.output_tokens, reasoning_tokens=earlier.reasoning_tokens, raw=earlier.raw)
+        total = add_usage(before, usage) or usage
+        return replace(total, raw=usage.raw | total.raw)
 
     @property
     def repair_counts(self) -> dict[str, int]:

@@ -193,10 +193,12 @@ TOKEN_COUNTS: Final = tuple(name for name in Usage.__struct_fields__ if name != 
 
 
 def add_usage(one: Usage | None, other: Usage | None) -> Usage | None:
-    """The sum of two responses; what only one of them reported counts as it is.
+    """The sum of two responses; what only one of them reported counts as it is. Of what the hosts said, the cost stays.
 
     >>> add_usage(Usage(10, 2), Usage(20, 3, cached_tokens=10)) == Usage(30, 5, cached_tokens=10)
     True
+    >>> add_usage(Usage(raw={"cost": 0.25, "total_tokens": 9}), Usage(raw={"cost": 0.5})).raw
+    {'cost': 0.75}
     """
     if one is None or other is None:
         return one or other
@@ -204,7 +206,8 @@ def add_usage(one: Usage | None, other: Usage | None) -> Usage | None:
     for name in TOKEN_COUNTS:
         counts = [count for usage in (one, other) if (count := getattr(usage, name)) is not None]
         sums[name] = sum(counts) if counts else None
-    return Usage(**sums)
+    costs = [cost for usage in (one, other) if type(cost := usage.raw.get("cost")) in (int, float)]
+    return Usage(**sums, raw={"cost": sum(costs)} if costs else {})
 
 
 _MAX_TOKENS: Final = 2**53

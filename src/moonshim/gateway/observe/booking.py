@@ -63,7 +63,8 @@ def book_tokens(record: RequestRecord, tokens: Usage, target: Target, *, estimat
         usage.cache_read_tokens, usage.reasoning_tokens = tokens.cached_tokens, tokens.reasoning_tokens
         usage.cache_write_tokens, usage.cache_write_1h_tokens = tokens.cache_write_tokens, tokens.cache_write_1h_tokens
         usage.estimated, usage.searches = estimated, record.searches
-        cost, usage.currency = billed(tokens, record.price, target.provider.api_base_url)
+        provider = target.provider
+        cost, usage.currency = billed(tokens, record.price, provider.api_base_url, provider.host)
         usage.cost, usage.unpriced_searches = add_searches(cost, usage.currency, record.searches, record.search_fee)
 
 
