@@ -14,34 +14,32 @@ from moonshim.agent.toolbox import toolbox
 from moonshim.chat.permissions import Grant, Permission, PermissionAnswer, grant_for
 from moonshim.engine.values.conversation import ToolCall
 
-READERS = {
-    "git status": "git status",
-    "git  status --short": "git status",
-    "git log --oneline -3": "git log",
-    "ls": "ls",
-    "ls -la src/moonshim": "ls",
-}
-EXACT = (
-    *("", "ls; rm -rf /", "ls && rm x", "ls | sh", "ls $(rm x)", "ls `rm x`", "ls > file", "ls\nrm x", "ls &", "ls ~"),
-    # Interpreters, and programs that run others, by whatever name.
-    *(
-        "bash script",
-        "sh -c id",
-        "sudo ls",
-        "/usr/bin/env ls",
-        "env ls",
-        "xargs ls",
-        "PATH=. ls",
-        "nohup ls",
-        "make all",
-    ),
-    *("python -c 'x'", "python x.py", "python3.11 x.py", "pypy3.11 x.py", "perl5.36 x.pl", "node18 x.js", "busybox ls"),
-    *("tar cf x.tar src", "find . -name x", "find . -exec id", "rsync a b", "sort x", "npm run build", "./configure"),
-    *("git -c core.pager=x status", "git -C x status", "git grep x", "git fetch", "git --git-dir=x status", "git"),
-    # Programs that write, with any argument.
-    *("rm -r build", "cp a b", "tee x", "git log --output=x", "git diff --outpu x", "git push", "uniq a b"),
-    # Not the program that everybody knows by this name.
-    *("./ls", "/tmp/ls", "ls=1 ls", "LS"),
+COMMANDS = ("git status", "git log --oneline -3", "ls", "cat x", "make all", "rm -r build", "", "ls; rm -rf /")
+RUN_BY_OTHERS = (
+    ".git/config",
+    ".git/hooks/post-checkout",
+    "sub/.git/config",
+    ".git",
+    ".GIT/config",
+    ".git./config",
+    ".git::$INDEX_ALLOCATION/config",
+    "./x/../.git/config",
+    "link/config",
+    ".gitattributes",
+    "src/.gitattributes",
+    ".gitmodules",
+    ".husky/pre-commit",
+    ".github/workflows/ci.yml",
+    ".vscode/tasks.json",
+    "package.json",
+    "web/package.json",
+    "Makefile",
+    "pyproject.toml",
+    "tests/conftest.py",
+    ".envrc",
+    ".venv/lib/x.pth",
+    "node_modules/x/index.js",
+    ".claude/settings.json",
 )
 
 
@@ -49,17 +47,41 @@ def bash(command: str) -> ToolCall:
     return ToolCall("1", "bash", json.dumps({"command": command}))
 
 
-@pytest.mark.parametrize(("command", "start"), READERS.items())
-def test_always_covers_any_arguments_only_of_commands_that_read(command: str, start: str) -> None:
-    assert grant_for(bash(command), Path("/work")).label == f"commands that start with `{start}`"
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_asked_for_each_time(command: str) -> None:
+    assert grant_for(bash(command), Path("/work")) is None
+    person = Person("always")
+    permission = Permission(Path.cwd(), ask=person)
+    assert decide(permission, bash(command), bash(command)) == [ALLOWED] * 2
+    assert len(person.asked) == 2
+    assert permission.always == {}
 
 
-@pytest.mark.parametrize("command", EXACT)
-def test_always_covers_exactly_this_command_and_no_other(command: str) -> None:
-    grant = grant_for(bash(command), Path("/work"))
-    assert grant.label == "exactly this command"
-    others = [*(f"{command}{more}" for more in (" x", " -c id", " --output=x")), *EXACT, *READERS]
-    assert grant.key not in {grant_for(bash(other), Path("/work")).key for other in others if other != command}
+@pytest.mark.parametrize("path", RUN_BY_OTHERS)
+def test_a_file_that_programs_run_by_themselves_is_asked_for_each_time(tmp_path: Path, path: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "link").symlink_to(".git")
+    person = Person("always")
+    permission = Permission(tmp_path, ask=person)
+    decide(permission, write("notes.md"), write("src/main.py"), write(path), write(path))
+    assert [json.loads(asked)["path"] for asked in person.asked] == ["notes.md", path, path]
+
+
+def test_the_name_of_the_folder_itself_does_not_count(tmp_path: Path) -> None:
+    folder = tmp_path / ".github" / "project"
+    folder.mkdir(parents=True)
+    assert grant_for(write("notes.md"), folder) is not None
+
+
+def test_what_was_written_unasked_makes_no_command_run_another(tmp_path: Path) -> None:
+    """`fsmonitor` in the configuration of git is a command that `git status` runs."""
+    person = Person("always")
+    permission = Permission(tmp_path, ask=person)
+    attack = json.dumps({"path": ".git/config", "content": '[core]\n\tfsmonitor = "id > X"\n'})
+    decide(permission, write("notes.md"), bash("git status"))
+    before = len(person.asked)
+    decide(permission, ToolCall("1", "write_file", attack), bash("git status"))
+    assert len(person.asked) == before + 2
 
 
 def write(path: str) -> ToolCall:
@@ -69,20 +91,26 @@ def write(path: str) -> ToolCall:
 def test_what_writes_is_allowed_within_the_folder_only(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc")
     (tmp_path / "~").mkdir()
-    inside = [grant_for(write(path), tmp_path).key for path in ("a", "b/c", str(tmp_path / "d"))]
+    inside = [key_of(write(path), tmp_path) for path in ("a", "b/c", str(tmp_path / "d"))]
     assert len(set(inside)) == 1
-    outside = [grant_for(write(path), tmp_path).key for path in ("../a", "/etc/passwd", "~/x", "~", "../b")]
+    outside = [key_of(write(path), tmp_path) for path in ("../a", "/etc/passwd", "~/x", "~", "../b")]
     assert len({*outside, inside[0]}) == 6
     # The same file by another name.
     assert grant_for(write("link/passwd"), tmp_path) == grant_for(write("/etc/passwd"), tmp_path)
-    unread = [grant_for(ToolCall("1", "write_file", text), tmp_path).key for text in ("not JSON", '{"path": ["~"]}')]
-    assert len({*unread, inside[0]}) == 3
+    for unread in ("not JSON", '{"path": ["~"]}', '{"path": "\\u0000"}'):
+        assert grant_for(ToolCall("1", "write_file", unread), tmp_path) is None
+
+
+def key_of(call: ToolCall, folder: Path) -> str:
+    grant = grant_for(call, folder)
+    assert grant is not None
+    return grant.key
 
 
 def test_always_in_this_folder_does_not_cover_somebodys_home(tmp_path: Path) -> None:
     person = Person("always")
-    decide(Permission(tmp_path, ask=person), write("x"), write("y"), write("~/.bashrc"), write("~/.bashrc"))
-    assert [json.loads(asked)["path"] for asked in person.asked] == ["x", "~/.bashrc"]
+    decide(Permission(tmp_path, ask=person), write("x"), write("y"), write("~/notes"), write("~/notes"))
+    assert [json.loads(asked)["path"] for asked in person.asked] == ["x", "~/notes"]
 
 
 class Person:
@@ -92,7 +120,7 @@ class Person:
         self.answer: PermissionAnswer = answer
         self.asked: list[str] = []
 
-    async def __call__(self, call: ToolCall, grant: Grant) -> PermissionAnswer:
+    async def __call__(self, call: ToolCall, grant: Grant | None) -> PermissionAnswer:
         self.asked.append(call.arguments)
         return self.answer
 
@@ -118,14 +146,16 @@ def decide(permission: Permission, *calls: ToolCall) -> list[Allowed]:
 def test_what_a_person_says_counts(answer: PermissionAnswer, asked: int, allowed: Allowed) -> None:
     person = Person(answer)
     permission = Permission(Path.cwd(), ask=person)
-    assert decide(permission, bash("git log"), bash("git log -3")) == [allowed] * 2
+    assert decide(permission, write("a"), write("b")) == [allowed] * 2
     assert len(person.asked) == asked
 
 
 def test_what_was_allowed_for_good_covers_nothing_else() -> None:
     person = Person("always")
     permission = Permission(Path.cwd(), ask=person)
-    decide(permission, bash("git log"), bash("git push"), bash("git log; rm x"), write("x"))
+    edit = ToolCall("1", "edit_file", json.dumps({"path": "x", "old": "a", "new": "b"}))
+    decide(permission, write("x"), write("y"), edit, bash("ls"), bash("ls"))
+    assert [call for call in person.asked if "command" in call] == [bash("ls").arguments] * 2
     assert len(person.asked) == 4
 
 

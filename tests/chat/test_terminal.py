@@ -22,7 +22,7 @@ def test_a_turn_with_tools_and_what_is_asked_before_they_run(host: Simulator, tm
     folder = in_folder(tmp_path)
     with talk_to(host, folder) as talk:
         talk.says("list the files")
-        talk.sees("A shell can tell.", "Let me look.", "bash  ls", "always: commands that start with `ls`")
+        talk.sees("A shell can tell.", "Let me look.", "bash  ls", "Run this?  y once   n no   Ctrl-C stop")
         talk.types("y")
         talk.sees("notes.md", "There are two things:", " • a folder")
         # The reasoning is dim, the answer is Markdown, and the call is shown once, with its result.

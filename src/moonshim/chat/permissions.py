@@ -1,12 +1,12 @@
 """A call that changes things -> whether it may be run: asked once, always allowed, or not.
 
-"Always" covers exactly the command that was shown. The exceptions are a few commands that only read, whatever their
-arguments are (`ls`, `git status`), and tools that write, which are allowed for the files of the folder.
+"Always" covers tools that write, for the files of the folder. A command is asked for each time: what it does depends on
+files, such as the configuration of git, that a tool may have written meanwhile. So the files that other programs run by
+themselves are asked for each time, too.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -23,22 +23,27 @@ from moonshim.engine.wire.json_codec import decode_object
 __all__ = ["Ask", "Grant", "Permission", "PermissionAnswer", "grant_for"]
 
 PermissionAnswer: TypeAlias = Literal["once", "always", "no", "stop"]
-Ask: TypeAlias = Callable[[ToolCall, "Grant"], Awaitable[PermissionAnswer]]
+Ask: TypeAlias = Callable[[ToolCall, "Grant | None"], Awaitable[PermissionAnswer]]
 
-_COMMAND: Final = "bash"
-_PLAIN: Final = re.compile(r"[\w./@:+,=%-]+(?: +[\w./@:+,=%-]+)*")
-"""Plain words without shell syntax: no pipes, no quotes, no variables, no second line."""
-_READERS: Final = frozenset(
-    {
-        *("ls", "pwd", "cat", "head", "tail", "wc", "stat", "du", "df", "grep", "diff", "cmp", "cut", "nl", "echo"),
-        *("basename", "dirname", "readlink", "realpath", "md5sum", "sha1sum", "sha256sum", "uname", "whoami", "id"),
-        *("git status", "git log", "git diff", "git show", "git blame", "git ls-files", "git rev-parse"),
-    }
-)
-"""Commands that run no other program and write no file, whatever plain words follow. A list of programs that do would
-never be complete: `tar --checkpoint-action`, `sort --compress-program`, `git -c`, `rsync -e`, every new interpreter."""
-_WRITES: Final = "--output"
-"""The one option of these that writes a file; git also accepts a prefix of its name."""
+_FOLDERS: Final = """
+    .git .githooks .husky .hg .svn .bzr .vscode .idea .devcontainer .github .gitlab .circleci .claude .codex .cursor
+    .direnv .mvn .cargo .yarn .bundle node_modules .venv venv
+"""
+"""Folders with files that version control, editors, agents, and package managers run, at any depth."""
+_FILES: Final = """
+    .gitattributes .gitmodules .gitconfig .hgrc .envrc .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc .netrc
+    .bashrc .bash_profile .bash_login .bash_logout .profile .zshrc .zshenv .zprofile .zlogin .inputrc .vimrc .exrc
+    .nvimrc .gdbinit .lldbinit .pdbrc .tmux.conf .ripgreprc .mcp.json .gitlab-ci.yml .travis.yml
+    .pre-commit-config.yaml lefthook.yml lefthook.yaml package.json composer.json mix.exs makefile gnumakefile justfile
+    taskfile.yml taskfile.yaml rakefile gemfile cmakelists.txt configure build.rs build.gradle build.gradle.kts
+    settings.gradle settings.gradle.kts gradlew mvnw pom.xml pyproject.toml setup.py setup.cfg tox.ini noxfile.py
+    conftest.py sitecustomize.py usercustomize.py dockerfile docker-compose.yml docker-compose.yaml compose.yml
+    compose.yaml jenkinsfile vagrantfile procfile moonshim.toml moonshim.json
+"""
+"""Files that such programs run or take commands from: hooks, filters, scripts of packages, settings."""
+_RUN_FOLDERS: Final = frozenset(_FOLDERS.split())
+_RUN_FILES: Final = frozenset(_FILES.split())
+_RUN_ENDINGS: Final = (".pth", ".code-workspace")
 _NOT_INTERACTIVE: Final = "This call needs confirmation, and this session cannot ask for it. Use only tools that read."
 
 
@@ -63,15 +68,18 @@ class Permission:
         self.always: dict[str, Grant] = {name: Grant(name, f"all calls to {name}") for name in allowed}
 
     async def __call__(self, tool: AgentTool, call: ToolCall) -> Allowed:
+        if self.yolo or not tool.asks or call.name in self.always:
+            return ALLOWED
         grant = grant_for(call, self.folder)
-        if self.yolo or not tool.asks or call.name in self.always or grant.key in self.always:
+        if grant is not None and grant.key in self.always:
             return ALLOWED
         if self.ask is None:
             self.refused[call.name] = None
             return Allowed(False, _NOT_INTERACTIVE, by_user=False)
         match await self.ask(call, grant):
             case "always":
-                self.always[grant.key] = grant
+                if grant is not None:
+                    self.always[grant.key] = grant
                 return ALLOWED
             case "once":
                 return ALLOWED
@@ -80,44 +88,41 @@ class Permission:
         return Allowed(False)
 
 
-def grant_for(call: ToolCall, folder: Path) -> Grant:
-    """What "always" would mean for a call.
+def grant_for(call: ToolCall, folder: Path) -> Grant | None:
+    """What "always" would mean for a call; None: it is asked for each time.
 
-    >>> [grant_for(ToolCall("1", "bash", '{"command": "%s"}' % text), Path()).label
-    ...  for text in ("git status -s", "ls -l /tmp", "rm -r build")]
-    ['commands that start with `git status`', 'commands that start with `ls`', 'exactly this command']
+    >>> grant_for(ToolCall("1", "write_file", '{"path": "notes.md"}'), Path()).label
+    'write_file in this folder'
+    >>> grant_for(ToolCall("1", "write_file", '{"path": ".git/config"}'), Path())
+    >>> grant_for(ToolCall("1", "bash", '{"command": "git status"}'), Path())
     """
     # Parsed as the tools do: two parsers could see two paths in one text.
     arguments = decode_object(call.arguments.encode("utf-8", "surrogatepass")) or {}
-    if call.name == _COMMAND:
-        return _grant_of_command(str(arguments.get("command", "")))
     path = arguments.get("path")
-    if not isinstance(path, str):  # not a call that a tool accepts
-        return Grant(f"{call.name}\0={call.arguments}", "exactly this call")
+    if not isinstance(path, str):  # a command, or not a call that a tool accepts
+        return None
     place = WorkingFolder(folder, outside=True)
     try:
         # The tools resolve a path the same way: `~` is a home folder, and links are followed.
         found = place.find(path)
     except ToolFailed:
-        return Grant(f"{call.name}\0={path}", f"{call.name} on {clean_line(path)}")
-    if not place.has(found):
+        return None
+    is_inside = place.has(found)
+    if _is_run_by_others(found.relative_to(place.root) if is_inside else found):
+        return None
+    if not is_inside:
         return Grant(f"{call.name}\0{found}", f"{call.name} on {clean_line(str(found))}")
     return Grant(f"{call.name}\0", f"{call.name} in this folder")
 
 
-def _grant_of_command(command: str) -> Grant:
-    text = command.strip()
-    words = text.split() if _PLAIN.fullmatch(text) else []
-    for start in (" ".join(words[:1]), " ".join(words[:2])):
-        if start in _READERS and not any(_writes(word) for word in words):
-            return Grant(f"{_COMMAND}\0{start}", f"commands that start with `{start}`")
-    return Grant(f"{_COMMAND}\0={command}", "exactly this command")
+def _is_run_by_others(path: Path) -> bool:
+    """Whether a program may run this file, or a command in it, without being told to.
 
+    Compared as file systems do that ignore case, and trailing dots and spaces.
 
-def _writes(word: str) -> bool:
+    >>> [_is_run_by_others(Path(path)) for path in ("a/.GIT./config", "package.json", "src/main.py")]
+    [True, True, False]
     """
-    >>> [_writes(word) for word in ("--output=x", "--outp", "--oneline", "--", "-o")]
-    [True, True, False, False, False]
-    """
-    option = word.partition("=")[0]
-    return len(option) > 2 and _WRITES.startswith(option)
+    names = [name.casefold().rstrip(". ").partition(":")[0] for name in path.parts]
+    last = names[-1] if names else ""
+    return bool(_RUN_FOLDERS.intersection(names)) or last in _RUN_FILES or last.endswith(_RUN_ENDINGS)

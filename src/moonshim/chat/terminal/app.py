@@ -27,7 +27,7 @@ async def chat(options: ChatOptions, environ: Mapping[str, str]) -> int:
     """Chat until the user leaves; return the exit code."""
     terminal: list[_Terminal] = []
 
-    async def ask(call: ToolCall, grant: Grant) -> PermissionAnswer:
+    async def ask(call: ToolCall, grant: Grant | None) -> PermissionAnswer:
         return await terminal[0].view.ask(call, grant)
 
     async with open_session(options, environ, ask) as session:

@@ -35,9 +35,12 @@ _ANSWERS: Final[dict[str, PermissionAnswer]] = {"y": "once", "a": "always", "n":
 class _Question:
     """A call that waits for permission."""
 
-    def __init__(self, call: ToolCall, grant: Grant) -> None:
+    def __init__(self, call: ToolCall, grant: Grant | None) -> None:
+        """`grant`: what "always" allows; None: it is not a possible answer."""
         self.call = ToolCallItem(call.name, call.arguments, "whole", full=True)
-        self.text = f"Run this?  y once   a always: {grant.label}   n no   Ctrl-C stop"
+        self.answers = {key: answer for key, answer in _ANSWERS.items() if answer != "always" or grant is not None}
+        always = "" if grant is None else f"a always: {grant.label}   "
+        self.text = f"Run this?  y once   {always}n no   Ctrl-C stop"
         self.answer: asyncio.Future[PermissionAnswer] = asyncio.get_running_loop().create_future()
         self.is_painted = False
         """Whether the user can have seen it: a key that was pressed before is not an answer."""
@@ -96,7 +99,7 @@ class TurnView:
                 raise error
         return self._interrupts < 2
 
-    async def ask(self, call: ToolCall, grant: Grant) -> PermissionAnswer:
+    async def ask(self, call: ToolCall, grant: Grant | None) -> PermissionAnswer:
         """Whether a call may be run: for `Permission`."""
         question = self._question = _Question(call, grant)
         try:
@@ -119,7 +122,7 @@ class TurnView:
         is_typing = now - self._typed < _TYPING_SECONDS and key != "interrupt"
         if key == "fold":
             self._fold()
-        elif question is not None and question.is_painted and key.lower() in _ANSWERS and not is_typing:
+        elif question is not None and question.is_painted and key.lower() in question.answers and not is_typing:
             self._interrupts += key == "interrupt"
             if not question.answer.done():
                 question.answer.set_result(_ANSWERS[key.lower()])
