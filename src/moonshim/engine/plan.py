@@ -68,6 +68,8 @@ class PlanSpec(Struct, frozen=True, kw_only=True):
     """Whether the client turned thinking off and the model thinks all the same: the client gets no reasoning."""
     visible_limit: int | None = None
     """The tokens that such a client asked for, of which reasoning is no part."""
+    defused: bool = False
+    """Whether special tokens of the request were sent with a joiner, which is removed from the response."""
     unwraps_json: bool = False
     """Whether a code fence around the whole text is removed if it holds JSON, because the client asked for JSON."""
 
@@ -89,6 +91,7 @@ class Plan:
         "_transformers",
         "cache_ttl",
         "client",
+        "defused",
         "hides_reasoning",
         "hides_usage",
         "model",
@@ -117,6 +120,8 @@ class Plan:
         """Whether the client gets no reasoning, because it turned thinking off and the model thinks all the same."""
         self.visible_limit: int | None = spec.visible_limit
         """The tokens that such a client asked for, of which reasoning is no part."""
+        self.defused: bool = spec.defused
+        """Whether special tokens of the request were sent with a joiner, which is removed from the response."""
         self.unwraps_json: bool = spec.unwraps_json
         """Whether a code fence around the whole text is removed if it holds JSON."""
         self.options: KimiOptions = spec.options

@@ -30,6 +30,7 @@ from moonshim.engine.request.messages.documents import Documents, documents_in, 
 from moonshim.engine.request.messages.history_ids import policy_of
 from moonshim.engine.request.messages.legacy_functions import convert_function_fields
 from moonshim.engine.request.messages.reasoning import read_think_text, restore_reasoning
+from moonshim.engine.request.messages.special_tokens import defuse_tokens
 from moonshim.engine.request.structured_output import wants_raw_json
 from moonshim.engine.request.thinking import add_headroom, is_switched_off, thinks_anyway, will_think
 from moonshim.engine.signing import Signer
@@ -281,9 +282,10 @@ class ParsedRequest:
                 messages_field=client.messages_field,
             )
             own.add("tools")
-        out, dropped = host_dialect.render_request(adapted.request)
+        sent, defused = defuse_tokens(adapted.request) if profile.defuse else (adapted.request, [])
+        out, dropped = host_dialect.render_request(sent)
         if is_limited:
-            out, limited = keep_within_limits(out, own | adapted.request.body_overrides.keys())
+            out, limited = keep_within_limits(out, own | sent.body_overrides.keys())
             dropped = [*dropped, *limited]
         if extra_body:
             out, merged = merge_extra_body(out, extra_body)
@@ -299,7 +301,7 @@ class ParsedRequest:
             signer=self._signer,
             input_estimate=self.sample_tokens() if self._starts_with_estimate(client, host_dialect) else None,
         )
-        sent, choice = adapted.request, adapted.request.tool_choice
+        choice = sent.tool_choice
         spec = PlanSpec(
             model=sent.model,
             options=options if options is not None else _options_for(sent, profile),
@@ -318,9 +320,10 @@ class ParsedRequest:
             accepts_empty=accepts_empty,
             hides_reasoning=hides_reasoning,
             visible_limit=visible_limit,
+            defused=bool(defused),
             unwraps_json=wants_raw_json(request, profile),
         )
-        everything = [*changes, *adapted.changes, *dropped]
+        everything = [*changes, *adapted.changes, *defused, *dropped]
         return Prepared(out, everything, Plan(spec), profile, adapted.search, adapted.expected)
 
 

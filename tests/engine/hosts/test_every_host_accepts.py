@@ -6,6 +6,7 @@ The judge is `moonshim.simulator.rules`, which knows nothing of the code that pr
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from functools import cache
 from typing import Final
@@ -56,6 +57,14 @@ def shown(host: str, upstream: str, generation: str) -> list[tuple[Nasty, Json, 
     return [(asked, one.body, one.changes) for asked, one in zip(fitting, made, strict=True)]
 
 
+def restored(body: Json) -> Json:
+    """With one joiner less in special tokens: each time that a request is prepared adds one, so that texts which had
+    joiners of their own can be told apart."""
+    text = re.sub("([<\\[])\u2060", r"\1", json.dumps(body, ensure_ascii=False))
+    found: Json = json.loads(text)
+    return found
+
+
 def as_said(faults: list[tuple[str, object]]) -> str:
     return "\n".join(f"{name}: {fault}" for name, fault in faults)
 
@@ -80,7 +89,8 @@ def test_any_conversation_is_accepted_and_needs_nothing_more(
     made = prepared(Nasty("generated", dialect, TELLERS[dialect](conversation)), host, upstream, generation)
     check = check_chat if upstream == "openai_chat" else check_messages
     assert check(made.body, generation=generation, host=host) == []
-    assert prepared(Nasty("again", upstream, made.body), host, upstream, generation).body == made.body
+    again = prepared(Nasty("again", upstream, made.body), host, upstream, generation)
+    assert made.body in (again.body, restored(again.body))
 
 
 @pytest.mark.parametrize("generation", FEW)
@@ -89,7 +99,7 @@ def test_what_was_prepared_needs_nothing_more(host: str, upstream: str, generati
     faults: list[tuple[str, object]] = []
     for asked, body, changes in shown(host, upstream, generation):
         again = prepared(Nasty(asked.name, upstream, body), host, upstream, generation)
-        if again.body != body:
+        if body not in (again.body, restored(again.body)):
             faults.append((asked.name, [change for change in again.changes if change not in changes]))
     assert not faults, as_said(faults)
 
@@ -99,7 +109,7 @@ def test_what_was_prepared_needs_nothing_more(host: str, upstream: str, generati
 def test_nothing_is_lost_unless_a_change_says_so(host: str, upstream: str, generation: str) -> None:
     faults: list[tuple[str, object]] = []
     for asked, body, changes in shown(host, upstream, generation):
-        texts, names, given = parts_of_body(body, upstream)
+        texts, names, given = parts_of_body(restored(body), upstream)
         told = "\n".join(change.detail for change in changes if change.rule.startswith("tool_"))
         faults += [(asked.name, word) for word in words_said(asked) if not any(word in text for text in texts)]
         faults += [(asked.name, arguments) for arguments in arguments_said(asked) if arguments not in given]

@@ -204,5 +204,9 @@ class HostProfile(Struct, frozen=True, kw_only=True):
     reads_markers: bool
     """Whether the host finds every call in what the model wrote: a call in markers in its text is then a quotation, or
     text that the host could not read, and never run."""
+    defuse: bool
+    """Whether special tokens of the prompt format in texts of users, tools and the model are sent with an invisible
+    joiner in them, which is removed from the response: a server that encodes the prompt as one text would take them for
+    the end of a message."""
     grammar: GrammarName | None
     """The grammar for calls that leak into the text as markers; None: they are not parsed."""

@@ -158,10 +158,16 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "cache_ttl": "passed",
     "shows_reasoning": False,
     "reads_markers": False,
+    "defuse": False,
     "grammar": None,
 }
 
 _GENERATION_ROWS: Final = (
+    # vLLM and SGLang encode the prompt of a K2 as one text, special tokens in it included, and so does llama.cpp
+    # (huggingface/transformers#29279 and #47386, sgl-project/sglang#30962, ggml-org/llama.cpp#24382; vllm#31735 was
+    # closed). A host of Kimi blocks such texts (gonka-ai#1184). vLLM's renderer of K3 in Rust encodes texts on their
+    # own, but a request does not show which renderer a server has. No host is known to pass them safely.
+    HostRule({"defuse": True}, generations=_KIMI),
     # No Kimi host supports OpenAI's `allowed_tools` (KIMI 3). vLLM and similar servers refuse an output token limit
     # that leaves no room for the prompt.
     HostRule({"allowed_tools": False, "clips_output": False}, generations=_KIMI),

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from moonshim.engine.assemble import Assembler
 from moonshim.engine.frames import ChoicePart
+from moonshim.engine.grammar.kimi.special_tokens import TokenRestorer
 from moonshim.engine.plan import Plan
 from moonshim.engine.repair.json_fence import JsonFence
 from moonshim.engine.repair.repairer import ResponseRepairer
@@ -30,6 +31,7 @@ class Choice:
         "index",
         "reasoning_field",
         "repairer",
+        "restorer",
     )
 
     def __init__(self, index: int, plan: Plan, *, collect: bool) -> None:
@@ -37,6 +39,8 @@ class Choice:
         self.repairer: ResponseRepairer = plan.new_repairer()
         self.assembler: Assembler | None = Assembler(plan.names) if collect else None
         self.carry = SurrogateJoiner()
+        self.restorer: TokenRestorer | None = TokenRestorer() if plan.defused else None
+        """Takes the joiners out of special tokens that the request contained."""
         self.fence: JsonFence | None = JsonFence(plan.options.buffer_limit) if plan.unwraps_json else None
         """Takes a code fence off an answer that should be JSON."""
         self.finish: FinishReported | None = None

@@ -287,7 +287,7 @@ class ResponsePipeline(Generic[Origin]):
         choice = self._choices.get(0)
         if choice is None or choice.carry.carried or self._held_back or not choice.repairer.is_idle:
             return None
-        if choice.fence is not None and choice.fence.is_undecided:
+        if choice.restorer is not None or (choice.fence is not None and choice.fence.is_undecided):
             return None
         return choice
 
@@ -622,8 +622,11 @@ class ResponsePipeline(Generic[Origin]):
     def _observe(self, part: ChoicePart) -> None:
         """The events of a frame that leaves: repairs are logged, the rest is assembled and written."""
         events, repaired = part.events, False
-        if self._plan.unwraps_json and (fence := self._choices[part.index].fence) is not None:
-            events = part.events = fence.feed(events)
+        choice = self._choices[part.index]
+        if choice.restorer is not None:
+            events = part.events = choice.restorer.feed(events)
+        if choice.fence is not None:
+            events = part.events = choice.fence.feed(events)
         for event in events:
             if type(event) is Repaired:
                 repaired = True
@@ -641,7 +644,7 @@ class ResponsePipeline(Generic[Origin]):
         if self._stages.is_active or self._renumbers:
             part.events = self._stages.feed(events, part.index)
         if not self._stages.is_active:
-            assembler = self._choices[part.index].assembler
+            assembler = choice.assembler
             if assembler is not None:
                 assembler.extend(events)
 

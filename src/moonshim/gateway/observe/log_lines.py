@@ -90,6 +90,7 @@ WORDS: Final = {
     "reasoning_hidden": "hidden reasoning",
     "output_limit": "limit",
     "json_fence": "schema",
+    "special_token": "tokens",
     "answer_corrected": "asked again",
     "forced_call_missing": "no call",
     "buffer_limit": "limit",
