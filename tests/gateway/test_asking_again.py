@@ -296,8 +296,13 @@ class TestTheLimit:
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
     "failing",
-    [FAILING["arguments_invalid"], FAILING["arguments_cut_off"]],
-    ids=["invalid arguments", "an unfinished call"],
+    [
+        FAILING["arguments_invalid"],
+        FAILING["arguments_cut_off"],
+        AFTER_TEXT["call_unreadable"],
+        FAILING["empty_answer"],
+    ],
+    ids=["invalid arguments", "an unfinished call", "an unfinished marker", "nothing but reasoning"],
 )
 def test_answers_that_cannot_be_read_never_open_a_breaker(stream: bool, failing: Answer) -> None:
     """Otherwise the prompts of one key could stop a host for all others."""
@@ -326,6 +331,28 @@ def test_answers_that_cannot_be_read_never_open_a_breaker(stream: bool, failing:
                     assert await error(bad, client, "hi") is None
             assert not any(metric(one, "moonshim_breaker_open").values())
             assert metric(one, "moonshim_errors_total") == {'{blame="answer",provider="host"}': 6.0}
+
+    run(test())
+
+
+def test_a_model_whose_host_fails_stops_no_other_model_of_the_same_key() -> None:
+    async def script(peer: Peer, asked: HostRequest) -> None:
+        if json.loads(asked.body)["model"] == "kimi-k3":
+            await peer.send(whole(b'{"error":{"message":"down","type":"server_error"}}', status="500 No"))
+        else:
+            await peer.send(in_form(RIGHT, "json"))
+        peer.writer.close()
+
+    async def test() -> None:
+        retries = Retries(attempts=1, breaker_failures=2)
+        async with scene(script, retries=retries, models=("kimi-k2.5", "kimi-k3")) as one:
+
+            async def status(model: str) -> int:
+                return (await one.ask("openai_chat", body_of("openai_chat", stream=False) | {"model": model})).status
+
+            assert [await status("kimi-k3") for _ in range(3)] == [500, 500, 503]
+            assert [await status("kimi-k2.5") for _ in range(2)] == [200, 200]
+            assert [await status("kimi-k3") for _ in range(2)] == [503, 503]
 
     run(test())
 

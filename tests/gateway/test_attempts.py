@@ -18,7 +18,7 @@ from moonshim.errors import (
     UpstreamUnreachable,
     problem_of,
 )
-from moonshim.gateway.outbound.attempts import Attempts, Breakers, RetryBudget
+from moonshim.gateway.outbound.attempts import Attempts, Breakers, RetryBudget, breaker_name
 from moonshim.http_client.retry import FIRST_PAUSE
 
 RETRIES: Final = Retries()
@@ -33,6 +33,7 @@ def problem(status: int, kind: ProblemKind, retry_after: float | None = None) ->
 
 
 SERVER: Final = problem(500, "server")
+FIRST: Final = breaker_name(TARGETS[0])
 
 
 def attempts(
@@ -202,96 +203,96 @@ class TestBreakers:
     def broken(self, now: float = 100.0) -> Breakers:
         breakers = Breakers(self.SETTINGS)
         for _ in range(3):
-            breakers.failed("first", "me", now)
+            breakers.failed(FIRST, "me", now)
         return breakers
 
     def test_failures_in_a_row_close_it_and_only_for_that_provider(self) -> None:
         breakers = Breakers(self.SETTINGS)
         for _ in range(2):
-            breakers.failed("first", "me", 100.0)
-        assert breakers.allows("first", "me", 100.0)
-        breakers.failed("first", "me", 100.0)
-        assert not breakers.allows("first", "me", 129.9)
+            breakers.failed(FIRST, "me", 100.0)
+        assert breakers.allows(FIRST, "me", 100.0)
+        breakers.failed(FIRST, "me", 100.0)
+        assert not breakers.allows(FIRST, "me", 129.9)
         assert breakers.allows("second", "me", 100.0)
 
     def test_as_many_answers_as_failures_keep_it_open(self) -> None:
         breakers = Breakers(self.SETTINGS)
         for _ in range(10):
-            breakers.failed("first", "me", 100.0)
-            breakers.failed("first", "me", 100.0)
-            breakers.succeeded("first", "me")
-            breakers.succeeded("first", "me")
-        assert breakers.allows("first", "me", 100.0)
+            breakers.failed(FIRST, "me", 100.0)
+            breakers.failed(FIRST, "me", 100.0)
+            breakers.succeeded(FIRST, "me")
+            breakers.succeeded(FIRST, "me")
+        assert breakers.allows(FIRST, "me", 100.0)
 
     def test_more_failures_than_answers_close_it_in_the_end(self) -> None:
         breakers = Breakers(self.SETTINGS)
-        breakers.failed("first", "me", 100.0)
-        breakers.failed("first", "me", 100.0)
-        breakers.succeeded("first", "me")
-        breakers.failed("first", "me", 100.0)
-        assert breakers.allows("first", "me", 100.0)
-        breakers.failed("first", "me", 100.0)
-        assert not breakers.allows("first", "me", 100.0)
+        breakers.failed(FIRST, "me", 100.0)
+        breakers.failed(FIRST, "me", 100.0)
+        breakers.succeeded(FIRST, "me")
+        breakers.failed(FIRST, "me", 100.0)
+        assert breakers.allows(FIRST, "me", 100.0)
+        breakers.failed(FIRST, "me", 100.0)
+        assert not breakers.allows(FIRST, "me", 100.0)
 
     def test_the_failures_of_one_tenant_stop_no_other(self) -> None:
         breakers = Breakers(self.SETTINGS)
         for _ in range(100):
-            breakers.failed("first", "attacker", 100.0, "what I said")
-        assert not breakers.allows("first", "attacker", 100.0)
-        assert breakers.allows("first", "me", 100.0)
+            breakers.failed(FIRST, "attacker", 100.0, "what I said")
+        assert not breakers.allows(FIRST, "attacker", 100.0)
+        assert breakers.allows(FIRST, "me", 100.0)
         assert breakers.is_open("first", 100.0)
         # Also not with one failure of another in between, such as every host has.
         for other in ("me", "you", "they"):
-            assert breakers.allows("first", other, 110.0)
-        breakers.failed("first", "me", 110.0)
-        breakers.failed("first", "attacker", 111.0)
-        assert breakers.allows("first", "you", 112.0)
-        assert breakers.why("first", "you") == ""
+            assert breakers.allows(FIRST, other, 110.0)
+        breakers.failed(FIRST, "me", 110.0)
+        breakers.failed(FIRST, "attacker", 111.0)
+        assert breakers.allows(FIRST, "you", 112.0)
+        assert breakers.why(FIRST, "you") == ""
 
     def test_failures_of_several_tenants_close_it_for_all(self) -> None:
         breakers = Breakers(self.SETTINGS)
         for tenant in ("a", "b", "c"):
-            assert breakers.allows("first", tenant, 100.0)
-            breakers.failed("first", tenant, 100.0)
-        assert not any(breakers.allows("first", tenant, 129.0) for tenant in ("a", "b", "c", "d"))
-        assert breakers.opens_in("first", "d", 110.0) == 20.0
-        assert breakers.allows("first", "d", 130.0)
-        breakers.failed("first", "d", 130.0)  # it is still ill
-        assert not breakers.allows("first", "a", 131.0)
-        assert breakers.allows("first", "a", 160.0)
-        breakers.succeeded("first", "a")
-        assert all(breakers.allows("first", tenant, 160.0) for tenant in ("a", "b", "c", "d"))
+            assert breakers.allows(FIRST, tenant, 100.0)
+            breakers.failed(FIRST, tenant, 100.0)
+        assert not any(breakers.allows(FIRST, tenant, 129.0) for tenant in ("a", "b", "c", "d"))
+        assert breakers.opens_in(FIRST, "d", 110.0) == 20.0
+        assert breakers.allows(FIRST, "d", 130.0)
+        breakers.failed(FIRST, "d", 130.0)  # it is still ill
+        assert not breakers.allows(FIRST, "a", 131.0)
+        assert breakers.allows(FIRST, "a", 160.0)
+        breakers.succeeded(FIRST, "a")
+        assert all(breakers.allows(FIRST, tenant, 160.0) for tenant in ("a", "b", "c", "d"))
 
     def test_tenants_that_are_gone_are_forgotten(self) -> None:
         breakers = Breakers(self.SETTINGS)
         for number in range(10_000):
-            assert breakers.allows("first", f"{number}", float(number))
-        assert len(breakers._breakers["first"].tenants) < 1000
+            assert breakers.allows(FIRST, f"{number}", float(number))
+        assert len(breakers._breakers[FIRST].tenants) < 1000
 
     def test_behind_the_pause_one_is_let_through_to_see(self) -> None:
         breakers = self.broken()
-        assert [breakers.allows("first", "me", 130.0) for _ in range(3)] == [True, False, False]
-        breakers.succeeded("first", "me")
-        assert all(breakers.allows("first", "me", 130.0) for _ in range(3))
+        assert [breakers.allows(FIRST, "me", 130.0) for _ in range(3)] == [True, False, False]
+        breakers.succeeded(FIRST, "me")
+        assert all(breakers.allows(FIRST, "me", 130.0) for _ in range(3))
 
     def test_when_that_one_fails_the_pause_begins_anew(self) -> None:
         breakers = self.broken()
-        assert breakers.allows("first", "me", 130.0)
-        breakers.failed("first", "me", 140.0)
-        assert not breakers.allows("first", "me", 169.9)
-        assert breakers.allows("first", "me", 170.0)
+        assert breakers.allows(FIRST, "me", 130.0)
+        breakers.failed(FIRST, "me", 140.0)
+        assert not breakers.allows(FIRST, "me", 169.9)
+        assert breakers.allows(FIRST, "me", 170.0)
 
     def test_when_that_one_never_tells_another_is_let_through_later(self) -> None:
         breakers = self.broken()
-        assert breakers.allows("first", "me", 130.0)
-        assert not breakers.allows("first", "me", 159.9)
-        assert breakers.allows("first", "me", 160.0)
+        assert breakers.allows(FIRST, "me", 130.0)
+        assert not breakers.allows(FIRST, "me", 159.9)
+        assert breakers.allows(FIRST, "me", 160.0)
 
     def test_a_reload_changes_what_it_takes(self) -> None:
         breakers = Breakers(self.SETTINGS)
         breakers.settings = Retries(breaker_failures=1, breaker_seconds=5.0)
-        breakers.failed("first", "me", 100.0)
-        assert breakers.opens_in("first", "me", 100.0) == 5.0
+        breakers.failed(FIRST, "me", 100.0)
+        assert breakers.opens_in(FIRST, "me", 100.0) == 5.0
         assert breakers.opens_in("second", "me", 100.0) == 0.0
 
     @pytest.mark.parametrize(
@@ -314,12 +315,12 @@ class TestBreakers:
         breakers = Breakers(self.SETTINGS)
         for _ in range(5):
             tries_for(attempts(1, breakers=breakers), told)
-        assert breakers.allows("first", "me", 0.0) is not broken
+        assert breakers.allows(FIRST, "me", 0.0) is not broken
 
     def test_a_refused_request_shows_that_the_host_is_well_again(self) -> None:
         breakers = self.broken()
         tries_for(attempts(1, breakers=breakers), problem(400, "invalid_request"), now=130.0)
-        assert all(breakers.allows("first", "me", 130.0) for _ in range(3))
+        assert all(breakers.allows(FIRST, "me", 130.0) for _ in range(3))
 
     def test_a_provider_that_is_left_alone_is_passed_over(self) -> None:
         tries = attempts(breakers=self.broken())
@@ -335,10 +336,23 @@ class TestBreakers:
     def test_when_nobody_may_be_asked_the_client_is_told_how_long_to_wait(self) -> None:
         breakers = self.broken()
         for _ in range(3):
-            breakers.failed("second", "me", 90.0)
+            breakers.failed(breaker_name(TARGETS[1]), "me", 90.0)
         tries = attempts(breakers=breakers)
         assert tries.next(100.0) is None
         told = tries.unavailable(100.0)
         assert (told.status, told.kind, told.retry_after) == (503, "overloaded", 20.0)
         assert "first, second" in told.message
         assert tries.unavailable(1000.0).retry_after == 1.0
+
+    def test_one_model_that_fails_leaves_the_others_of_its_provider_alone(self) -> None:
+        breakers = self.broken()
+        assert not breakers.allows(FIRST, "me", 100.0)
+        assert breakers.allows("first/kimi-k2.6", "me", 100.0)
+        assert breakers.is_open("first", 100.0)
+        assert not breakers.is_open("second", 100.0)
+
+    def test_models_that_are_asked_for_no_more_are_forgotten(self) -> None:
+        breakers = self.broken()
+        for number in range(10_000):
+            assert breakers.allows(f"second/{number}", "me", float(number))
+        assert len(breakers._breakers) < 1000

@@ -36,7 +36,7 @@ from moonshim.gateway.inbound.session import session_of
 from moonshim.gateway.judging import Judging, judged_safeguards, open_judging, without_safeguards
 from moonshim.gateway.memory.routes import ConversationRoute
 from moonshim.gateway.observe.record import NO_ROUTE
-from moonshim.gateway.outbound.attempts import Attempts
+from moonshim.gateway.outbound.attempts import Attempts, breaker_name
 from moonshim.gateway.outbound.routes import choose_route
 from moonshim.gateway.safeguards import check_safeguards
 from moonshim.gateway.state import ConfigSnapshot, GatewayState
@@ -150,7 +150,7 @@ async def _try_targets(
             raise
         else:
             if upstream_attempt.host_broke:
-                state.breakers.failed(attempt.target.provider.name, call.tenant, state.clock(), record.error or "")
+                state.breakers.failed(breaker_name(attempt.target), call.tenant, state.clock(), record.error or "")
             else:
                 attempts.succeeded(attempt)
             return None

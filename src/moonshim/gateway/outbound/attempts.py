@@ -16,7 +16,7 @@ from moonshim.config import Retries, Target
 from moonshim.errors import Problem, ProblemKind
 from moonshim.http_client.retry import classify, pause_before
 
-__all__ = ["AskAgainLimit", "Attempt", "Attempts", "Breakers", "RetryBudget"]
+__all__ = ["AskAgainLimit", "Attempt", "Attempts", "Breakers", "RetryBudget", "breaker_name"]
 
 _SHOWN: Final = 200
 _ACTIVE_SECONDS: Final = 60.0
@@ -25,6 +25,7 @@ _HOUR: Final = 60
 ASK_AGAIN_SHARE: Final = 0.02
 MIN_ASK_AGAIN: Final = 3
 _FEW_TENANTS: Final = 256
+_FEW_BREAKERS: Final = 256
 _ABOUT_THE_ACCOUNT: Final[frozenset[ProblemKind]] = frozenset({"authentication", "permission", "not_found", "quota"})
 
 
@@ -138,8 +139,13 @@ class _Breaker(Struct):
     """Number of tenants to list before inactive ones are dropped."""
 
 
+def breaker_name(target: Target) -> str:
+    """What a breaker is about: one model at one provider, since one model can fail while others serve."""
+    return f"{target.provider.name}/{target.model}"
+
+
 class Breakers:
-    """Circuit breakers: stop calling a provider that fails more often than it succeeds.
+    """Circuit breakers: stop calling a model at a provider that fails more often than it succeeds.
 
     Failures are counted per tenant, since a request can be what makes a host fail. For a tenant with `breaker_failures`
     more failures than successes, the breaker opens for `breaker_seconds`, then lets one request through as a probe. It
@@ -153,10 +159,12 @@ class Breakers:
     def __init__(self, settings: Retries) -> None:
         self.settings = settings
         self._breakers: dict[str, _Breaker] = {}
+        """By `breaker_name`."""
+        self._room = _FEW_BREAKERS
 
     def allows(self, name: str, tenant: str, now: float) -> bool:
-        """Whether this tenant may call this provider now. After a pause, only the first request is allowed."""
-        breaker = self._breakers.setdefault(name, _Breaker())
+        """Whether this tenant may call this model now. After a pause, only the first request is allowed."""
+        breaker = self._breaker(name, now)
         if now < breaker.closed_to:
             return False
         own = _tenant_record(breaker, tenant, now)
@@ -171,15 +179,30 @@ class Breakers:
         breaker = self._breakers.get(name, _Breaker())
         return max(0.0, breaker.closed_to - now, breaker.tenants.get(tenant, _Tenant()).closed_to - now)
 
-    def is_open(self, name: str, now: float) -> bool:
-        """Whether the breaker is open, for all tenants or for one."""
-        breaker = self._breakers.get(name, _Breaker())
-        return breaker.latest > now and (
-            breaker.closed_to > now or any(own.closed_to > now for own in breaker.tenants.values())
+    def is_open(self, provider: str, now: float) -> bool:
+        """Whether the breaker of a model of this provider is open, for all tenants or for one."""
+        return any(
+            breaker.latest > now
+            and name.partition("/")[0] == provider
+            and (breaker.closed_to > now or any(own.closed_to > now for own in breaker.tenants.values()))
+            for name, breaker in self._breakers.items()
         )
 
+    def _breaker(self, name: str, now: float) -> _Breaker:
+        breaker = self._breakers.get(name)
+        if breaker is None:
+            if len(self._breakers) >= self._room:  # clients can choose model names
+                self._breakers = {
+                    known: one
+                    for known, one in self._breakers.items()
+                    if one.latest > now or any(now - own.seen <= _ACTIVE_SECONDS for own in one.tenants.values())
+                }
+                self._room = max(_FEW_BREAKERS, 2 * len(self._breakers))
+            breaker = self._breakers[name] = _Breaker()
+        return breaker
+
     def why(self, name: str, tenant: str) -> str:
-        """The provider's error when it last failed for this tenant."""
+        """The model's error when it last failed for this tenant."""
         breaker = self._breakers.get(name, _Breaker())
         return breaker.tenants.get(tenant, _Tenant()).why
 
@@ -195,7 +218,7 @@ class Breakers:
 
     def failed(self, name: str, tenant: str, now: float, why: str = "") -> None:
         enough, pause = self.settings.breaker_failures, self.settings.breaker_seconds
-        breaker = self._breakers.setdefault(name, _Breaker())
+        breaker = self._breaker(name, now)
         own = _tenant_record(breaker, tenant, now)
         own.score = min(enough, own.score + 1)
         own.why = why[:_SHOWN]
@@ -249,7 +272,7 @@ class Attempts:
             self._budget.count_request(now)
         while self._at < len(self._targets):
             target = self._targets[self._at]
-            if self._tries < self._retries.attempts and self._breakers.allows(target.provider.name, self._tenant, now):
+            if self._tries < self._retries.attempts and self._breakers.allows(breaker_name(target), self._tenant, now):
                 self._number += 1
                 self._tries += 1
                 return Attempt(target, self._wait, self._number)
@@ -258,7 +281,7 @@ class Attempts:
 
     def succeeded(self, attempt: Attempt) -> None:
         """The target answered, and its response is being read."""
-        self._breakers.succeeded(attempt.target.provider.name, self._tenant)
+        self._breakers.succeeded(breaker_name(attempt.target), self._tenant)
 
     def unfit(self) -> None:
         """The request cannot be expressed for the target, which was not called: go on with the next one."""
@@ -266,12 +289,12 @@ class Attempts:
 
     def corrected(self, attempt: Attempt) -> None:
         """The target refused a request that has been corrected: retry at once, beyond the usual attempts."""
-        self._breakers.succeeded(attempt.target.provider.name, self._tenant)
+        self._breakers.succeeded(breaker_name(attempt.target), self._tenant)
         self._tries, self._wait = self._tries - 1, 0.0
 
     def failed(self, attempt: Attempt, problem: Problem, now: float, *, another_key: bool = False) -> None:
         """The target failed. `another_key`: the provider has another key that was not refused, so retry with that."""
-        name = attempt.target.provider.name
+        name = breaker_name(attempt.target)
         if problem.counts_against_host:
             self._breakers.failed(name, self._tenant, now, problem.message)
         else:
@@ -300,8 +323,8 @@ class Attempts:
 
     def unavailable(self, now: float) -> Problem:
         """The client's error when no target could be called at all."""
-        names = dict.fromkeys(target.provider.name for target in self._targets)
-        shown = ", ".join(names)
+        names = dict.fromkeys(map(breaker_name, self._targets))
+        shown = ", ".join(dict.fromkeys(target.provider.name for target in self._targets))
         seconds = min((self._breakers.opens_in(name, self._tenant, now) for name in names), default=0.0)
         last = next((f" Last error: {why}" for name in names if (why := self._breakers.why(name, self._tenant))), "")
         return Problem(
