@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 import moonshim
+from moonshim.engine.grammar.kimi import quotations
 from tests.support.streams import chunk, sse
 
 Chunks = Iterator[dict[str, Any]]
@@ -234,3 +235,32 @@ def test_twice_the_answer_of_a_chat_host_is_at_most_twice_the_work(name: str, cl
 @pytest.mark.parametrize("client", _TOOLS)
 def test_twice_the_answer_of_a_messages_host_is_at_most_twice_the_work(client: str) -> None:
     _assert_linear(client, "anthropic", "kimi-k2.5", _messages_frames)
+
+
+@pytest.mark.parametrize("model", ["kimi-k2.5", "kimi-k3"])
+def test_twice_the_quoted_call_is_at_most_twice_the_work(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work is in the comparison of strings, so what is counted are their characters."""
+    normalize, read = quotations.normalize, list[int]()
+
+    def counted(text: str) -> str:
+        read.append(len(text))
+        return normalize(text)
+
+    monkeypatch.setattr(quotations, "normalize", counted)
+
+    def work(count: int) -> int:
+        value = "x y " * count
+        begins = f'<|tool_call_begin|>functions.ls:0<|tool_call_argument_begin|>{{"path": "{value}'
+        ends = '"}<|tool_call_end|>'
+        if model == "kimi-k3":
+            opened = '<|open|>tools<|sep|><|open|>call tool="ls" index="0"<|sep|>'
+            begins = f'{opened}<|open|>argument key="path" type="string"<|sep|>{value}'
+            ends = "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"
+        mender = moonshim.Mender(model=model, tools=[_TOOLS["openai_chat"]], quoted=[begins + ends])
+        read.clear()
+        for at in range(0, len(begins), 4):
+            mender.feed(sse([chunk({"content": begins[at : at + 4]})], done=False))
+        return sum(read)
+
+    once, twice = work(1000), work(2000)
+    assert twice <= 2.2 * once, f"{once} -> {twice} characters"

@@ -34,6 +34,8 @@ _QUOTES: Final = re.compile('""+')
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _UNDECIDED: Final = 16
 """Characters at the end of a piece that may belong to an escape."""
+_PLAIN: Final = re.compile(r"""[^\\&\n\r<>"'`]{40}(?=[A-Za-z])""")
+"""Text long enough to have no part of an escape, an entity or a quoted line at its end."""
 _NEXT_TO: Final = 24
 """Characters between arguments and a marker that still count as next to it: `and then`, a list sign, a quote."""
 _TRIVIAL: Final = 2
@@ -157,10 +159,11 @@ def _places(text: str, part: str) -> Iterator[int]:
 class QuotationMatch:
     """Whether the arguments of a call may still be a quotation, while they arrive.
 
-    The place in a text only moves forward, so the work is linear in the texts and the arguments.
+    The place in a text only moves forward, so the work is linear in the texts and the arguments. Where that finds no
+    place, the whole is looked for: again only when it has grown by a part of itself, and never after it was not found.
     """
 
-    __slots__ = ("_places", "_raw", "_rest", "_so_far", "_texts")
+    __slots__ = ("_differs", "_next_look", "_places", "_raw", "_rest", "_size", "_so_far", "_texts")
 
     def __init__(self, quotations: Quotations) -> None:
         self._texts = quotations.texts
@@ -169,10 +172,17 @@ class QuotationMatch:
         self._so_far = ""
         self._rest = ""
         self._raw = TextPieces()
+        self._size = 0
+        self._next_look = 0
+        """The size from which on the whole is looked for again."""
+        self._differs = False
 
     def feed(self, text: str) -> None:
         """More of the arguments."""
+        if self._differs:
+            return
         self._raw.append(text)
+        self._size += len(text)
         text = self._rest + text
         cut = max(len(text) - _UNDECIDED, 0)
         # An escape, an entity or a quoted line may go on in the next piece.
@@ -201,6 +211,17 @@ class QuotationMatch:
         """Whether some text contains the arguments so far."""
         if any(at >= 0 for at in self._places):
             return True
+        if self._differs or self._size < self._next_look:
+            return not self._differs
         # Escapes that lie on both sides of a piece's end are read right only in the whole.
-        whole = normalize("".join(self._raw)).rstrip('"')
-        return any(whole in text for text in self._texts)
+        raw = "".join(self._raw)
+        whole = normalize(raw).rstrip('"')
+        if any(whole in text for text in self._texts):
+            self._next_look = self._size + max(_UNDECIDED, self._size // 8)
+            return True
+        # What follows may complete an escape, an entity or a quoted line, but changes nothing before that.
+        end = max((found.end() for found in _PLAIN.finditer(raw)), default=0)
+        decided = normalize(raw[:end])
+        self._differs = bool(decided) and not any(decided in text for text in self._texts)
+        self._next_look = self._size + max(_UNDECIDED, self._size // 8)
+        return False
