@@ -14,7 +14,7 @@ MoonshimError
 ├── Refused                  a request is rejected; its `problem` is sent to the client
 │   └── BudgetRefusal        a budget does not allow it now (gateway)
 ├── UpstreamError            the host could not be reached, or its response is incomplete
-│   ├── UpstreamUnreachable  no connection
+│   ├── UpstreamUnreachable, UpstreamUnresolved  no connection; no address for the host's name
 │   ├── TooManyOpenFiles     no connection, because this process has no file descriptor left
 │   ├── UpstreamStalled      no data before the deadline
 │   ├── UpstreamBroke        the connection ended during the response

@@ -151,7 +151,7 @@ def mean_tokens(text: str) -> float:
     """The tokens of a text, estimated neither too high nor too low.
 
     >>> round(mean_tokens("The quick brown fox jumps over the lazy dog."), 1)
-    9.9
+    10.6
     """
     mean = _ascii_cost(text) if text else 0.0
     return mean if text.isascii() else mean + _script_cost(text)

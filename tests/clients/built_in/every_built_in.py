@@ -89,6 +89,13 @@ def _claude_in_auto_mode(scene: Scene, place: Place) -> Command:
     return replace(usual, arguments=(*arguments, "--permission-mode", "auto"), environment=environment)
 
 
+def _claude_judged(scene: Scene, place: Place) -> Command:
+    usual = CLAUDE_CODE.command(place)
+    arguments = [one for one in usual.arguments if one != "--dangerously-skip-permissions"]
+    environment = {name: value for name, value in usual.environment.items() if name != "IS_SANDBOX"}
+    return replace(usual, arguments=(*arguments, "--permission-mode", "auto"), environment=environment)
+
+
 def _claude_structured(printed: str) -> str:
     return msgspec.json.encode(msgspec.json.decode(printed, type=dict[str, Any]).get("structured_output")).decode()
 
@@ -193,8 +200,8 @@ BUILT_IN: Final = (
         (SCHEMA_LIMIT, _claude_with_server),
         (AUTO_MODE, _claude_in_auto_mode),
         (AUTO_MODE_MESSAGES, _claude_in_auto_mode),
-        (JUDGED, _claude_in_auto_mode),
-        (JUDGED_MESSAGES, _claude_in_auto_mode),
+        (JUDGED, _claude_judged),
+        (JUDGED_MESSAGES, _claude_judged),
     ),
     *_built_in(
         CODEX,

@@ -59,13 +59,13 @@ _THINK: Final = {"<think>": "think", "</think>": "/think", "◁think▷": "think
 _CLEAR_HEADER: Final = re.compile(r"\s*(?:(?:functions\.)?[A-Za-z_][\w.\-:]*\s*[:\uff1a]\s*[0-9]+|[\w.$:\-]+)\s*")
 """What is an id beyond doubt, so that an object behind it is its arguments."""
 _NO_ID: Final = re.compile(
-    r"\A\s*(?:[^\s\w.:$\-{\"'\[<\\\uff1a]|<[^|])|\s\||\{[{%]|\$\{|"  # signs, tags and templates
+    r"\A[ \t]*(?:[^\s\w.:$\-{\"'\[<\\\uff1a]|<[^|])|\{[{%]|\$\{|"  # signs, tags and templates
     r"`|[.,;!?][ \t]|\S[ \t]*\n\s*\n|[\u3000-\u9fff\uac00-\ud7a3\uff01-\uff19\uff1b-\uffef]"
 )
 _WORDS: Final = re.compile(r"(?:\S+\s+){4}\S")
 """Text in the place of an id that only talks about the marker before it."""
-_NEXT_LINE: Final = re.compile(r"[ \t]*\n(?!\s*(?:[\w.\-$]*[\w$])?\s*(?:[:\uff1a]\s*[0-9]+)?\s*\Z)")
-"""A new line that is no id, before the next marker: each line of a list has one."""
+_NEXT_LINE: Final = re.compile(r"[ \t]*\n(?![^\n]*\w[ \t]*[:\uff1a]\s*[0-9])(?![>\s]*(?:[\w.\-$]*[\w$])?\s*\Z)")
+"""A new line without an id, before the next marker: the markers are the items of a list."""
 _LISTED: Final = re.compile(r"(?:\A|\n)[ \t>]*(?:[0-9]{1,3}[.)]|[-*+\u2022|]|[\w\-]+:|[^\n]*(?:=|->|\u2192))[ \t]*\Z")
 """What stands before a marker that is an item of a list."""
 _TEMPLATE: Final = re.compile(r"\{[{%][^{}]*[%}]\}\s*\Z")
@@ -553,7 +553,7 @@ class KimiK2Grammar:
         if goes_on or (self._is_listed and following != ""):
             self._gap.insert(0, marker)
             self._in_section, self._has_section = "", False
-        elif self._kinds[marker] == "call_end" or following:
+        elif self._kinds[marker] == "call_end" or (following and not self._begins_line):
             out.append(Notice("stray_marker", marker))
 
     def _begin_header(self, marker: str) -> None:
