@@ -176,7 +176,7 @@ class FormDetector:
     is linear.
 
     >>> detector = FormDetector("json", is_stream_wanted=True)
-    >>> detector.feed(b"\\n da"), detector.feed(b"ta: {"), detector.data
+    >>> detector.feed(b"\\n da"), detector.feed(b"ta: {"), detector.take()
     (None, 'sse', b'data: {')
     """
 
@@ -190,10 +190,11 @@ class FormDetector:
         self._searched = 0
         """How far the lines of an object were searched."""
 
-    @property
-    def data(self) -> bytes:
-        """What came so far, without the white space before it."""
-        return (BYTE_ORDER_MARK if self._has_mark else b"") + self._held
+    def take(self) -> bytes:
+        """Everything that came, without the white space before it. It is not held any longer."""
+        data = bytes(self._held)
+        self._held.clear()
+        return BYTE_ORDER_MARK + data if self._has_mark else data
 
     @property
     def size(self) -> int:
@@ -297,6 +298,8 @@ class _ReceivedResponse:
         self._label, self._is_first = label, True
         self._reader = reader_for(label)
         self._detector: FormDetector | None = FormDetector(label, is_stream_wanted=is_stream_wanted)
+        self._unsent = b""
+        """What the reader gave when only a property was asked for."""
 
     def feed(self, data: bytes) -> bytes:
         detector = self._detector
@@ -311,13 +314,16 @@ class _ReceivedResponse:
         return out
 
     def flush(self) -> bytes:
-        return self._settle() + self._reader.flush()
+        self._settle()
+        self._detector = None
+        return self._take_unsent() + self._reader.flush()
 
     def fail(self, problem: Problem) -> bytes:
-        return self._settle() + self._reader.fail(problem)
+        self._settle()
+        self._detector = None
+        return self._take_unsent() + self._reader.fail(problem)
 
     def start_retry(self, input_format: Form) -> None:
-        self._settle()
         self._reader.start_retry(input_format)
         self._label, self._is_first = input_format, False
         self._detector = FormDetector(input_format, is_stream_wanted=self._is_stream_wanted)
@@ -325,9 +331,10 @@ class _ReceivedResponse:
     def release_ending(self) -> bytes:
         return self._reader.release_ending()
 
-    def _settle(self) -> bytes:
+    def _settle(self) -> None:
         """No more bytes come that could show the form."""
-        return b"" if self._detector is None else self._start(self._detector, self._detector.end())
+        if self._detector is not None and self._detector.size:
+            self._unsent = self._start(self._detector, self._detector.end())
 
     def _start(self, detector: FormDetector, form: Form) -> bytes:
         self._detector = None
@@ -335,7 +342,11 @@ class _ReceivedResponse:
             self._reader.use_form(form)
         elif form != self._label:
             self._reader = self._reader_for(form)
-        return self._reader.feed(detector.data)
+        return self._take_unsent() + self._reader.feed(detector.take())
+
+    def _take_unsent(self) -> bytes:
+        unsent, self._unsent = self._unsent, b""
+        return unsent
 
     @property
     def took_fast_path(self) -> bool:
@@ -608,10 +619,10 @@ class _WholeResponse:
     """From a whole answer to a whole one, patched where that is enough; or to a stream, all at once.
 
     Nothing leaves before the end. All bytes came when `wants_retry` or `flush` is called: the first of them reads the
-    response, which is JSON; one that is asked for again may be followed by events.
+    response, which is JSON; one that is asked for again may be followed by a stream.
 
         JSON -> JSON             `_mended`, patched
-        events, or to a stream   `_mender`; what it wrote is in `_out`
+        stream, or to a stream   `_mender`; what it wrote is in `_out`
         no response              `_problem`
 
     A response that is asked for again is replaced by the next one. Only what a mender can continue stays: reasoning.
@@ -712,10 +723,11 @@ class _WholeResponse:
             return None
         self._is_read = True
         data = bytes(self._data).lstrip().removeprefix(BYTE_ORDER_MARK)
-        if data.startswith(_EVENTS):
-            # A stream after all, whatever its host calls it.
+        form = detect_form(data, "json", is_stream_wanted=True)
+        if form != "json":  # only after `start_retry`: otherwise another reader would read it
             mender = self._mender = self._mender or self._new_mender(patches=True)
-            self._out += mender.feed(merge_comments(data))
+            mender.use_framing(form)
+            self._out += mender.feed(merge_comments(data) if form == "sse" else data)
             return self._note_or_end(mender)
         self._data[:] = data = data.rstrip()
         self._body = body = decode_object(data)

@@ -121,7 +121,9 @@ def test_a_stream_leaves_at_once_whatever_it_is_called(form: Form, label: Form) 
 
 @pytest.mark.parametrize("output_format", ["sse", "json"])
 @pytest.mark.parametrize("labels", [("json", "json"), ("json", "sse"), ("sse", "json"), ("ndjson", "json")], ids=str)
-@pytest.mark.parametrize("forms", [("sse", "sse"), ("sse", "ndjson"), ("ndjson", "sse"), ("json", "sse")], ids=str)
+@pytest.mark.parametrize(
+    "forms", [("sse", "sse"), ("sse", "ndjson"), ("ndjson", "sse"), ("json", "sse"), ("json", "ndjson")], ids=str
+)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_an_empty_answer_is_asked_for_again_and_the_second_may_come_in_another_form(
     client: str, forms: tuple[Form, Form], labels: tuple[Form, Form], output_format: Form
