@@ -175,7 +175,7 @@ class _Slow(MemoryStore):
         super().__init__(1_000_000)
         self.may_write = asyncio.Event()
 
-    async def put_entry(self, key: str, field: str, value: bytes, ttl: float) -> None:
+    async def put_entry(self, key: str, field: str, value: bytes, ttl: float | None) -> None:
         await self.may_write.wait()
         await super().put_entry(key, field, value, ttl)
 
