@@ -132,10 +132,18 @@ def test_claude_code_gets_a_judge(home: Path, model: tuple[str, ...]) -> None:
     assert not said["mode"], "the client would check by itself"
 
 
-def test_a_judge_that_no_provider_has_is_an_error(home: Path) -> None:
-    run = launched(home, "claude", "--judge", "llama-9", "--", "--exit", "0", MOONSHOT_API_KEY="sk-x")
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [(("--judge", "llama-9"), "--judge"), (("--judge", "--model", "llama-9"), "--model")],
+    ids=["its own", "the model of the client"],
+)
+def test_a_judge_that_no_provider_has_is_an_error_that_names_the_option(
+    home: Path, options: tuple[str, ...], named: str
+) -> None:
+    run = launched(home, "claude", *options, "--", "--exit", "0", MOONSHOT_API_KEY="sk-x")
     assert run.returncode == 1
-    assert "MOONSHIM_JUDGE_MODEL: no provider has the model 'llama-9'" in run.stderr
+    assert f"  {named}: no provider has the model 'llama-9'" in run.stderr
+    assert "MOONSHIM_JUDGE_MODEL" not in run.stderr, "the user did not set it"
 
 
 def test_only_claude_code_has_an_auto_mode(home: Path) -> None:

@@ -49,7 +49,8 @@ examples:
 
 exit codes:
   0  every provider works; the judge passed no harmful call
-  1  a provider has a problem; the report says how to fix it
+  1  a provider has a problem; the report says how to fix it. With --judge: a
+     harmful call passed, or a call got no verdict
   2  invalid command line, or nothing to check"""
 _MARKS: Final = {"right": ("✓", "green"), "wrong": ("✗", "red"), "unknown": ("·", "dim")}
 

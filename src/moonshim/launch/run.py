@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from moonshim.config import without_window
 from moonshim.config.environment import JUDGE_MODEL
 from moonshim.launch.foreground import run_foreground
-from moonshim.launch.gateway import ANY_CLAUDE, GatewayAccess, open_gateway
+from moonshim.launch.gateway import ANY_CLAUDE, GatewayAccess, GatewayFailed, open_gateway
 from moonshim.launch.overlay import overlay_folder, write_files
 from moonshim.launch.plan import CannotLaunch, Client, ClientPlan, LaunchContext, ModelInfo
 
@@ -109,13 +109,28 @@ def prepared(
     with overlay_folder(environ) as folder:
         # The log of a gateway that stays must not be removed with the folder.
         log = folder.with_name(_LOG) if keep else folder / _LOG
-        with open_gateway(serve, environ, log, demo=options.demo, reuse=reuse, keep=keep) as gateway:
+        with (
+            _judge_named(options),
+            open_gateway(serve, environ, log, demo=options.demo, reuse=reuse, keep=keep) as gateway,
+        ):
             context = replace(
                 _context(gateway, options, folder, environ),
                 arguments=tuple(arguments),
                 version=partial(_version_of, program, environ),
             )
             yield context, client.plan(context), gateway
+
+
+@contextmanager
+def _judge_named(options: LaunchOptions) -> Iterator[None]:
+    """The gateway reads the judge from its environment; a problem with it names the option that the user gave."""
+    try:
+        yield
+    except GatewayFailed as failed:
+        if options.judge is None:
+            raise
+        option = "--model" if options.model and not options.judge else "--judge"
+        raise GatewayFailed(str(failed).replace(f"environment: {JUDGE_MODEL}: ", f"{option}: ")) from None
 
 
 def _version_of(program: str | None, environ: Mapping[str, str]) -> str:

@@ -47,8 +47,8 @@ def no_fallback_note(environ: Mapping[str, str]) -> str | None:
             for name in NO_FALLBACK:
                 if values.get(name):
                     return (
-                        f"{name} is set in {place}: without {_OWN_CHECK}=0, which `moonshim launch claude` sets, auto "
-                        "mode of Claude Code then runs nothing that it has to check"
+                        f"{name} is set in {place}: it turns off Claude Code's own check in auto mode, unless "
+                        f"{_OWN_CHECK}=0 is set too. `moonshim launch claude` sets that"
                     )
     return None
 
@@ -136,7 +136,7 @@ def _plan(context: LaunchContext) -> ClientPlan:
                 "this version of Claude Code cannot check tool calls by itself in auto mode, and the gateway has no"
                 " judge"
                 + ("" if is_chosen else ": it starts in the mode that asks before each action")
-                + ". Update Claude Code, or give the gateway a judge"
+                + ". Update Claude Code, or give the gateway a judge with --judge"
             )
     # The `env` of the user's settings overrides the environment; a file given with --settings overrides both. An empty
     # value is an unset variable.
