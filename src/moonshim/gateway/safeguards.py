@@ -24,8 +24,8 @@ def check_safeguards(parsed: ParsedRequest, targets: Sequence[Target]) -> None:
     """
     if parsed.safeguards and not all(map(_may_answer, targets)):
         raise InvalidInput(
-            "this gateway runs no safety checks of tool calls: send the request without safeguards, and check the "
-            "calls yourself",
+            "this gateway has no judge for tool calls (judge_model in its configuration): send the request without "
+            "safeguards, and check the calls yourself",
             field="safeguards",
         )
 

@@ -51,7 +51,7 @@ CALL_LOST: Final = Failed(
     "The host charged for more than it sent: a tool call may be missing. Send the request again.",
 )
 EMPTY_ANSWER: Final = Failed(
-    "empty_answer", "The model stopped after its reasoning, without an answer. Send the request again."
+    "empty_answer", "The response has neither text nor a tool call. Send the request again."
 )
 _CUT_OFF: Final = Failed(
     "arguments_cut_off",
