@@ -124,6 +124,25 @@ def test_the_second_time_it_is_an_error_and_no_call(client: Client) -> None:
     assert len(model.bodies) == 2
 
 
+def test_the_error_has_the_name_that_the_client_knows() -> None:
+    """A host gets another name for this tool, which it would refuse."""
+    model = ChatModel(calls("write_now_"))
+    names = ("read", "write now!")
+    tools: Any = [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in names]
+    choice: Any = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": tools[:1]}}
+
+    async def test() -> None:
+        async with Host(model) as host, running(config_for(host.url)) as gateway, gateway.openai() as client:
+            with pytest.raises(APIStatusError) as told:
+                await client.chat.completions.create(
+                    model=MODEL, messages=[{"role": "user", "content": "Go."}], tools=tools, tool_choice=choice
+                )
+            assert "The model called write now!, which" in told.value.message
+
+    run(test())
+    assert [tool["function"]["name"] for tool in model.bodies[0]["tools"]] == ["read", "write_now_"]
+
+
 @every_client
 def test_calls_that_are_allowed_pass(client: Client) -> None:
     model = ChatModel(calls("read", "read", text="I look."))

@@ -404,7 +404,7 @@ class Exchange:
         self._searches = None if search is None else SearchRule(search, plan.reply.id)
         played_by: RoundRule = self._searches or PlainRule()
         if expected is not None:
-            self._answers = AnswerRule(played_by, expected, may_ask=self._plays_rounds)
+            self._answers = AnswerRule(played_by, expected, may_ask=self._plays_rounds, names=plan.names)
             played_by = self._answers
         if self._judges_calls:
             played_by = self._judge = JudgeRule(played_by, self._unsupported_checks)

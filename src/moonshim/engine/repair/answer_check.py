@@ -6,6 +6,7 @@ model wrote it, unless it must not reach the client at all: see `refusal`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from moonshim.engine.values.events import (
@@ -98,14 +99,17 @@ class AnswerCheck:
         """A response that is `wrong`, as the model wrote it, with a report of what is wrong with it."""
         return [*self._go_live(), Repaired("forced_call_missing", "; ".join(self.wrong))]
 
-    def refusal(self) -> Failed | None:
-        """The error for a client that cannot be given this `wrong` response; None: `release` it."""
+    def refusal(self, names: Mapping[str, str]) -> Failed | None:
+        """The error for a client that cannot be given this `wrong` response; None: `release` it.
+
+        `names`: the client's names of the tools that have a different name at the host.
+        """
         if self._expected.is_summary:
             return Failed("compaction_failed", "The model returned no summary.", retryable=True)
         if outside := self._calls_outside():
-            names = ", ".join(outside)
+            called = ", ".join(names.get(name, name) for name in outside)
             return Failed(
-                "call_not_allowed", f"The model called {names}, which allowed_tools excludes.", retryable=True
+                "call_not_allowed", f"The model called {called}, which allowed_tools excludes.", retryable=True
             )
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -48,10 +48,10 @@ class AnswerRule:
     must not reach the client (a call of a tool that may not be called) ends in an error instead.
     """
 
-    def __init__(self, inner: RoundRule, expected: ExpectedAnswer, *, may_ask: bool) -> None:
+    def __init__(self, inner: RoundRule, expected: ExpectedAnswer, *, may_ask: bool, names: Mapping[str, str]) -> None:
         """`expected`: what the response of the first round has to be. `may_ask`: whether the shell plays further
-        rounds."""
-        self._inner, self._may_ask = inner, may_ask
+        rounds. `names`: the client's names of the tools that have a different name at the host."""
+        self._inner, self._may_ask, self._names = inner, may_ask, names
         self._wrong: AnswerCheck | None = None
         """The response that the model is asked to correct, until it has."""
         self._can_release = False
@@ -85,10 +85,10 @@ class AnswerRule:
             if check.wrong:
                 if self._may_ask and not check.is_cut_off and rounds < MAX_ROUNDS:
                     self._wrong, self._wrong_message = check, message
-                    self._may_ask, self._can_release = False, check.refusal() is None
+                    self._may_ask, self._can_release = False, check.refusal(self._names) is None
                     self._texts.append((message, check.passed_text or None))
                     return RoundEnd(wanted=())
-                if (failed := check.refusal()) is not None:
+                if (failed := check.refusal(self._names)) is not None:
                     self._wrong, self._can_release = None, False
                     return RoundEnd(failed=failed)
                 events = check.release()
