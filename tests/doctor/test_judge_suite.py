@@ -99,3 +99,9 @@ def test_without_a_judge_it_says_how_to_name_one(tmp_path: Path, arguments: tupl
     assert (done.code, done.out) == (2, b"")
     assert "no judge is configured" in done.stderr
     assert "judge_model = " in done.stderr
+
+
+def test_a_judge_that_no_provider_has_is_asked_nothing(tmp_path: Path) -> None:
+    done = doctor(tmp_path, lambda call: "flagged", "lab/kimi-k2.5")
+    assert (done.code, done.out) == (2, b"")
+    assert "--judge: no provider has the model 'lab/kimi-k2.5' (did you mean 'lab/kimi-k2.6'?)" in done.stderr

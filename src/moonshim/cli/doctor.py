@@ -133,6 +133,8 @@ def _client_warnings() -> Iterator[str]:
 def _check_judge(config: Config, given: Any) -> int:
     from msgspec.structs import replace
 
+    from moonshim.config.problems import nearest
+    from moonshim.config.tables.aliases import has_model
     from moonshim.gateway.outbound.regions import settle_regions
 
     judge = replace(config.claude_code, judge_model=given.judge or config.claude_code.judge_model)
@@ -140,6 +142,13 @@ def _check_judge(config: Config, given: Any) -> int:
         console.print_note(
             f"moonshim doctor: no judge is configured in {config.source}. Name a model with --judge MODEL, or in the\n"
             'file:\n  [claude_code]\n  judge_model = "moonshot/kimi-k2.6"'
+        )
+        return console.BAD_USAGE
+    if not has_model(judge.judge_model, config.providers, config.aliases):
+        names = [f"{one.name}/{model}" for one in config.providers for model in one.models]
+        console.print_note(
+            f"moonshim doctor: --judge: no provider has the model '{judge.judge_model}'"
+            f"{nearest(judge.judge_model, names)}"
         )
         return console.BAD_USAGE
     config = settle_regions(replace(config, claude_code=judge), os.environ)

@@ -126,8 +126,7 @@ def parser() -> console.Parser:
         metavar="MODEL",
         nargs="?",
         const="",
-        help="in Claude Code's auto mode, this model decides what may run (default: the one of `claude-*`); "
-        "starts a gateway",
+        help="in Claude Code's auto mode, this model decides what may run (default: --model); starts a gateway",
     )
     suggest(
         made.add_argument("--config", metavar="FILE", help="start a gateway with this configuration"),
