@@ -50,9 +50,7 @@ CALL_LOST: Final = Failed(
     "call_lost",
     "The host charged for more than it sent: a tool call may be missing. Send the request again.",
 )
-EMPTY_ANSWER: Final = Failed(
-    "empty_answer", "The response has neither text nor a tool call. Send the request again."
-)
+EMPTY_ANSWER: Final = Failed("empty_answer", "The response has neither text nor a tool call. Send the request again.")
 _CUT_OFF: Final = Failed(
     "arguments_cut_off",
     "The answer ended in the middle of a tool call's arguments, so the call cannot be run. Send the request again.",
