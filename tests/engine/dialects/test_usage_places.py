@@ -23,6 +23,16 @@ def read_chat(raw: Json) -> Usage:
     return event.usage
 
 
+def test_sglang_counts_reasoning_at_the_top() -> None:
+    """Its `UsageInfo`. Hidden reasoning that is not counted as such looks like a call that was lost."""
+    raw = {"prompt_tokens": 10, "completion_tokens": 90, "total_tokens": 100, "reasoning_tokens": 80}
+    assert read_chat(raw).reasoning_tokens == 80
+    tools = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
+    message = {"role": "assistant", "content": "There are three files."}
+    body = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": raw}
+    assert mend_response(body, model="kimi-k2.5", tools=tools).body == body
+
+
 @pytest.mark.parametrize(
     ("fields", "counts"),
     [

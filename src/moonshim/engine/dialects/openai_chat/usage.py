@@ -17,7 +17,8 @@ _BY_CLASS: Final = "cache_creation_token_details"
 _PLACES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "input_tokens": (("prompt_tokens",),),
     "output_tokens": (("completion_tokens",),),
-    "reasoning_tokens": (("completion_tokens_details", "reasoning_tokens"),),
+    # OpenAI; SGLang.
+    "reasoning_tokens": (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",)),
     "rejected_tokens": (("completion_tokens_details", "rejected_prediction_tokens"),),
     # OpenAI and OpenRouter; Moonshot; DeepSeek.
     "cached_tokens": ((_DETAILS, "cached_tokens"), ("cached_tokens",), ("prompt_cache_hit_tokens",)),
