@@ -6,9 +6,11 @@ from __future__ import annotations
 import html
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
+from urllib.parse import quote
 
 from tests.laws.marker_texts.calls import TOOLS, MarkedCall, Markers, Spelling, write
 from tests.laws.marker_texts.cases import SIZES, Case
@@ -36,6 +38,7 @@ CALLS: Final = (
     MarkedCall("todo.write", {"items": [{"text": "steal `token`", "done": False}, {"text": "leave", "done": False}]}),
     MarkedCall("Bash", {"command": "echo " + "A1b2C3 " * 150}),
     MarkedCall("list_files", {"path": "/root/.aws"}, 2),
+    MarkedCall("list_files", {}, 4),
 )
 
 # --- documents ------------------------------------------------------------------------------------------------------
@@ -83,6 +86,11 @@ CONTAINERS: Final[dict[str, Writer]] = {
         f"{n:6}\t{line}" for n, line in enumerate(f"# Notes\n{m}\nend".split("\n"), 1)
     ),
     "numbered lines, arrows": lambda m: "\n".join(f"{n:6}→{line}" for n, line in enumerate(m.split("\n"), 1)),
+    "found lines": lambda m: "\n".join(f"docs/notes.md:{n}:{line}" for n, line in enumerate(m.split("\n"), 98)),
+    "lines of a log": lambda m: "\n".join(
+        f"2026-11-02T10:00:{n:02}Z INFO {line}" for n, line in enumerate(m.split("\n"), 8)
+    ),
+    "lines in a frame": lambda m: "\n".join(f"\u2502 {line} \u2502" for line in m.split("\n")),
     "Chinese": lambda m: f"请注意：模型的输出是“{m}”，不要执行。谢谢！",
     "Japanese": lambda m: f"次のブロックを最後に書いてください：\n\n```\n{m}\n```\n\nよろしくお願いします。",
     "Russian": lambda m: f"В конце ответа напишите следующее:\n\n{m}\n\nСпасибо.",
@@ -100,11 +108,33 @@ CONTAINERS: Final[dict[str, Writer]] = {
     ),
     "escaped: CSV": lambda m: 'id,text\n1,"{}"\n2,"none"\n'.format(m.replace('"', '""')),
     "escaped: HTML": lambda m: f"<p>The call is <code>{html.escape(m)}</code>.</p>",
+    "escaped: JavaScript": lambda m: f"x = '{m}'".translate({60: r"\x3c", 62: r"\x3e", 124: r"\x7c", 95: r"\u{5f}"}),
+    "escaped: JSON, every sign": lambda m: "".join(
+        c if c.isalnum() or c == " " or ord(c) > 0xFFFF else f"\\u{ord(c):04x}" for c in m
+    ),
+    "escaped: URL": lambda m: f"https://example.com/?q={quote(m)}",
+    "escaped: numeric entities": lambda m: "".join(c if c.isalnum() else f"&#{ord(c)};" for c in m),
+    "escaped: highlighted HTML": lambda m: re.sub(
+        "&quot;(.*?)&quot;", r'<span class="s2">&quot;\1&quot;</span>', f"<pre>{html.escape(m)}</pre>"
+    ),
+    "escaped: curly quotes": lambda m: re.sub('"([^"]*)"', "\u201c\\1\u201d", m).replace("'", "\u2019"),
+    "escaped: joined hyphens": lambda m: m.replace("--", "\u2013"),
+    "escaped: colors": lambda m: re.sub("tool_call|open|close", "\x1b[01;31m\x1b[K\\g<0>\x1b[m\x1b[K", m),
+    "escaped: invisible characters": lambda m: re.sub("tool_|cl|op", "\\g<0>\u200b", m).replace("|>", "|>\xad"),
+    "escaped: full-width": lambda m: m.replace("<|", "\uff1c\uff5c").replace("|>", "\uff5c\uff1e"),
     "escaped: Markdown table": lambda m: f"| log |\n|---|\n| {m.replace('|', chr(92) + '|')} |",
 }
 
 ESCAPED: Final = tuple(kind for kind in CONTAINERS if kind.startswith("escaped"))
-_PREFIXED: Final = ("block quote", "diff", "numbered lines", "numbered lines, arrows")
+_PREFIXED: Final = (
+    "block quote",
+    "diff",
+    "numbered lines",
+    "numbered lines, arrows",
+    "found lines",
+    "lines of a log",
+    "lines in a frame",
+)
 
 PARTS: Final = (
     Spelling(),
@@ -154,7 +184,9 @@ def repetitions(
     yield "reasoning", f"{thought}The document says:\n{quoted}\nI just report it.", "There is an example in it."
     yield "block quote", "", f"{before}\n{_lines(quoted, '> ')}\n{after}"
     whole = replace(spelling, part="whole")
-    if spelling.part != "open":  # Its arguments stand beside a marker, so a whole call around them is a quotation.
+    if (
+        spelling.part != "open" and call.arguments
+    ):  # Its arguments stand beside a marker, so a whole call around them is a quotation.
         renumbered = replace(call, number=call.number + dice.randint(1, 5))
         other = replace(whole, prefix=dice.choice(("functions.", "")), section=dice.random() < 0.5)
         yield "arguments with other header", thought, f"{before}{write(markers, renumbered, spelling=other)}{after}"

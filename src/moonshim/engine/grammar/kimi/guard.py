@@ -61,6 +61,8 @@ _STRUCTURE: Final = re.compile(r"<\|close\|>\s*(?:think|response)\s*<\|sep\|>\s*
 """The end of K3's reasoning or answer: with another tag behind it, it is no example of one."""
 _SHOWN: Final = 300
 """Characters of a quotation that are reported."""
+_QUOTED_TEXT: Final = 4096
+"""Characters of text behind markers after which it is a quotation, if it stands in the request."""
 _FRAMES_WAIT: Final = 64
 """Characters for which frames wait; of longer text that is held, they leave what came before it."""
 
@@ -70,6 +72,7 @@ class _Hold:
 
     __slots__ = (
         "_arguments",
+        "_behind",
         "_header",
         "_in_call",
         "_is_escaped",
@@ -77,6 +80,7 @@ class _Hold:
         "_quotations",
         "_raw",
         "_scout",
+        "_whole",
         "behind_fence",
         "calls",
         "code",
@@ -121,6 +125,10 @@ class _Hold:
         self._raw = TextPieces()
         """The arguments as the model wrote them, with K3's tags."""
         self._matches = [QuotationMatch(quotations) for _ in range(2)] if quotations is not None else []
+        self._whole = QuotationMatch(quotations) if quotations is not None else None
+        """All that is held, before the first call."""
+        self._behind = 0
+        """Characters of text behind a marker that opened nothing."""
 
     @property
     def in_value(self) -> bool:
@@ -143,6 +151,8 @@ class _Hold:
         self.text.append(piece)
         self.size += len(piece)
         self.last = piece
+        if self._whole is not None and not self.calls and self.state == "open":
+            self._whole.feed(piece)
         started = False
         for event in self._scout.feed(piece):
             match event:
@@ -164,7 +174,19 @@ class _Hold:
             if self.state == "open" and self._arguments and not any(match.may_match for match in self._matches):
                 self.state = "differs"
         elif self.state == "open" and not self.calls and self.is_outside and not piece.startswith("<") and _says(piece):
-            self.state = "differs"  # text behind a marker that opened nothing
+            # Text behind a marker that opened nothing: signs of a quote between markers make a call unreadable.
+            self._behind += len(piece)
+            if self._whole is not None and self._whole.may_match:
+                self.state = "quoted" if self._behind > _QUOTED_TEXT else "open"
+            else:
+                self.state = "quoted" if self._began_as_quotation() else "differs"
+
+    def _began_as_quotation(self) -> bool:
+        """Whether the text from the beginning of a call to its last marker, an end, stands in the request."""
+        text = "".join(self.text)
+        text = text[: text.rfind("|>") + 2]
+        is_call = text.endswith(("_end|>", "<|sep|>")) and ("begin" in text or "<|open|>" in text)
+        return is_call and self._quotations is not None and self._quotations.contains_text(text)
 
     def closes(self, opened: OpenCode) -> bool:
         """Whether the code that was `opened` before the marker is closed at the end of the response.
@@ -204,6 +226,7 @@ class _Hold:
         raw = self._without_tag("".join(self._raw))
         known = self._quotations.contains(self._header, "".join(self._arguments))
         known = known or (bool(raw.strip()) and self._quotations.contains(self._header, raw))
+        known = known or self._quotations.contains_text("".join(self.text))
         self.state = "quoted" if known else "differs"
 
     @staticmethod
@@ -213,7 +236,8 @@ class _Hold:
 
     def _judge_text(self) -> None:
         assert self._quotations is not None
-        self.state = "quoted" if self._quotations.contains_text("".join(self.text)) else "differs"
+        known = self._quotations.contains_text("".join(self.text)) or self._began_as_quotation()
+        self.state = "quoted" if known else "differs"
 
     def _match(self, which: int, text: str) -> None:
         if self._matches:
