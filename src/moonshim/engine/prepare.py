@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial, wraps
 from importlib import import_module
+from itertools import chain
 from typing import Any, ClassVar, Final, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from moonshim.engine.dialects.anthropic.extras import body_fields
 from moonshim.engine.dialects.protocol import Dialect, ResponseContext
 from moonshim.engine.dialects.registry import UPSTREAM_DIALECTS, dialect_named
 from moonshim.engine.formats import is_kimi_model
+from moonshim.engine.grammar.kimi.quotations import texts_of_others, texts_of_servers
 from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.hosts.profile import HostProfile, IdPolicy
 from moonshim.engine.plan import PASS_THROUGH, Plan, PlanSpec, allows_calls, check_options
@@ -308,6 +310,7 @@ class ParsedRequest:
             tools=sent.tools,
             may_call=allows_calls(sent.tools or (), choice.mode if choice is not None else None),
             history=sent.messages,
+            quoted=chain(texts_of_others(sent.messages), texts_of_servers(original.messages)),
             grammar=profile.grammar,
             host_reads_calls=options is None and profile.reads_markers,
             thinks=None if _may_hide_reasoning(request, profile, out) else False,

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from html import unescape
 from typing import Any, Final
 
-from moonshim.engine.values.conversation import Message, Text, ToolResult
+from moonshim.engine.values.conversation import Media, Message, Text, ToolResult
 from moonshim.engine.values.options import ToolTokens
 from moonshim.engine.values.text_pieces import TextPieces
 
-__all__ = ["QuotationMatch", "Quotations", "normalize", "quotations_in", "texts_of_others"]
+__all__ = ["QuotationMatch", "Quotations", "normalize", "quotations_in", "texts_of_others", "texts_of_servers"]
 
 _HINTS: Final = ("tool_call", "|open", "|close", "open|", "| open", "tool\\_call")
 """Found fast; a text without any of these has no markers, unless they are escaped in one of these ways:"""
@@ -61,6 +62,8 @@ _RUN: Final = '"-\u2010\u2011\u2012\u2013\u2014\u2015\u2212\\ \t\r\n'
 """Signs of which several in a row count as one, and what may stand between them."""
 _UNDECIDED: Final = 16
 """Characters at the end of a piece that may belong to an escape."""
+_RESULTS: Final = ("text/plain", "application/json")
+"""The types of the results of tools that a host ran."""
 _NEXT_TO: Final = 24
 """Characters between arguments and a marker that still count as next to it: `and then`, a list sign, a quote."""
 _TRIVIAL: Final = 2
@@ -80,6 +83,17 @@ def texts_of_others(messages: Iterable[Any]) -> Iterator[str]:
                     yield from (inner.text for inner in part.parts if isinstance(inner, Text))
         elif isinstance(message, dict) and message.get("role") != "assistant":
             yield from _strings(message.get("content"))
+
+
+def texts_of_servers(messages: Iterable[Message]) -> Iterator[str]:
+    """What tools that a host ran have answered. Such results are files in the model's own turn."""
+    for message in messages:
+        for part in message.parts if message.role == "assistant" else ():
+            if isinstance(part, Media) and part.media_type in _RESULTS and part.data:
+                try:
+                    yield b64decode(part.data).decode("utf-8", "replace")
+                except ValueError:
+                    yield part.data
 
 
 def _strings(value: Any, depth: int = 0) -> Iterator[str]:
