@@ -97,6 +97,17 @@ class TestEveryNature:
         run(test())
 
 
+def test_the_note_about_the_window_is_not_part_of_the_name() -> None:
+    async def test() -> None:
+        async with asked("moonshot", model="kimi-k3[1m]") as (server, provider):
+            await provider.complete(human(), [LIST])
+            assert provider.model == server.requests[-1].body["model"] == "kimi-k3"
+            assert provider.with_(model="kimi-k2.6[1m]").model == "kimi-k2.6"
+            assert not server.refusals
+
+    run(test())
+
+
 class TestHistories:
     DICTS: Final[list[dict[str, Any]]] = [
         {"role": "user", "content": "List the files"},

@@ -37,6 +37,14 @@ def test_it_shows_what_the_engine_would_send() -> None:
     assert (shown["from"], shown["to"], shown["generation"]) == ("anthropic", "openai_chat", "k2.6")
 
 
+@pytest.mark.parametrize("option", [("--model", "kimi-k3[1m]"), ()])
+def test_the_note_about_the_window_is_not_part_of_the_name(option: tuple[str, ...]) -> None:
+    body = {"model": "kimi-k3[1M]", "messages": [{"role": "user", "content": "hi"}]}
+    done = explain("-", *option, "--format", "json", stdin=json.dumps(body).encode())
+    shown = json.loads(done.out)
+    assert (shown["body"]["model"], shown["generation"]) == ("kimi-k3", "k3")
+
+
 def test_people_get_the_body_and_then_the_changes_without_colours_in_a_pipe() -> None:
     done = explain(REQUEST, "--host", "vllm", "--model", "kimi-k2.5")
     out = done.out.decode()

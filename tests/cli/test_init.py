@@ -304,6 +304,13 @@ class TestInScripts:
             },
         }
 
+    def test_the_note_about_the_window_is_not_saved(self, host: Simulator, folder: Path, saved: Path) -> None:
+        flags = ("--url", f"{host.url}/v1", "--host", "moonshot", "--key-env", "LAB_KEY", "--model", "kimi-k3[1m]")
+        done = init(*flags, "--alias", "fast=kimi-k2.6[1m]", cwd=folder, LAB_KEY=KEY)
+        assert done.code == 0, done.stderr
+        assert read(saved)["providers"][0]["models"] == ["kimi-k3", "kimi-k2.6"]
+        assert "[1m]" not in saved.read_text()
+
     def test_with_yes_the_model_of_a_server_is_the_one_that_it_lists(self, host: Simulator, folder: Path) -> None:
         done = init("--url", f"{host.url}/v1", "--key-env", "K", "--yes", "--output", "a.toml", cwd=folder, K=KEY)
         assert done.code == 0, done.stderr

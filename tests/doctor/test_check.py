@@ -376,6 +376,11 @@ def test_an_unknown_model_is_told_with_the_nearest_names(answer: bytes) -> None:
     assert advised(report, "model") == "the host has: kimi-k2.5, kimi-k3"
 
 
+def test_the_note_about_the_window_is_not_part_of_the_name() -> None:
+    report = checked(chat_host(), model="kimi-k3[1m]")
+    assert (report.model, wrong(report)) == ("kimi-k3", [])
+
+
 def test_an_unknown_model_is_told_where_the_host_has_no_list() -> None:
     answer = error("404 Not Found", f"The model `{MODEL}` does not exist.")
     report = checked(chat_host(answer, models=NOT_FOUND))

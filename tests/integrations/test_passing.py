@@ -42,6 +42,13 @@ async def asynchronous(base_url: str, **given: Any) -> AsyncIterator[openai.Asyn
         yield client
 
 
+def test_the_note_about_the_window_is_not_part_of_the_name() -> None:
+    with asking("moonshot") as (server, client):
+        talk(client, "hello", model="kimi-k3[1m]")
+        assert {request.body["model"] for request in server.requests} == {"kimi-k3"}
+        assert not server.refusals
+
+
 class TestWhatIsNotForKimi:
     """Bytes in, the same bytes out."""
 

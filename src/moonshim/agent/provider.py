@@ -26,7 +26,7 @@ from moonshim.agent.stream import AnswerStream, ExchangeResult, PreparedQuestion
 from moonshim.config import Timeouts
 from moonshim.documents import DocumentReader
 from moonshim.engine.exchange import Exchange, RequestTarget
-from moonshim.engine.formats import ToolFormat
+from moonshim.engine.formats import ToolFormat, without_window
 from moonshim.engine.formats.prompting import as_text
 from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.plan import check_options
@@ -129,7 +129,7 @@ class Provider:
         Args:
             base_url: The base URL of the host's API, such as `https://api.moonshot.ai/v1`. It determines the host and
                 the dialect, unless `host` and `dialect` are set.
-            model: The name of the model.
+            model: The name of the model. `[1m]` behind it does not count.
             api_key: The API key; None for a host without one.
             dialect: The API to use: `openai_chat` or `anthropic`.
             host: The name of the host profile (docs/reference/hosts.md).
@@ -162,7 +162,7 @@ class Provider:
         self._connections = _Connections(upstream)
         self._destination = Endpoint(
             base_url=base_url,
-            model=model,
+            model=without_window(model) if isinstance(model, str) else model,
             api_key=api_key,
             dialect=dialect,
             host=host,
@@ -186,7 +186,7 @@ class Provider:
         self.thinking: Thinking = read_thinking(thinking)
         self.sampling = sampling
         self._target = RequestTarget(
-            key=(base_url, model, self.dialect),
+            key=(base_url, self.model, self.dialect),
             upstream=self.dialect,
             host=self.host,
             options=options,

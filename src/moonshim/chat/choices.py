@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moonshim.agent.provider import Provider
-from moonshim.config import Config, Price, Target, without_window
+from moonshim.config import Config, Price, Target
 from moonshim.config import ProviderConfig as Host
 from moonshim.config.environment import CLIENTS_OWN
+from moonshim.engine.formats import without_window
 from moonshim.errors import MoonshimError, Refused
 from moonshim.gateway.outbound.routing import MODELS_LISTED, Router
 from moonshim.http_client import UpstreamClient

@@ -28,6 +28,7 @@ from moonshim.cli.request_file import LIMIT, decode_json
 from moonshim.cli.suggest import suggest
 from moonshim.documents import DocumentReader
 from moonshim.engine.dialects.registry import CLIENT_DIALECTS, UPSTREAM_DIALECTS, dialect_named
+from moonshim.engine.formats import without_window
 from moonshim.engine.hosts.profile import HostProfile
 from moonshim.engine.hosts.table import HOSTS
 from moonshim.engine.prepare import Prepared, read_request
@@ -121,6 +122,7 @@ def _load(command: console.Parser, given: Any, file: str) -> _Explained | None:
     try:
         model = given.model or logged.model
         parsed = read_request(body, dialect=dialect, default_model=model)
+        model = without_window(model or parsed.request.model)
         if documents := parsed.documents():
             parsed.extracted = DocumentReader().read_all(documents)
         prepared = parsed.prepare(

@@ -26,7 +26,6 @@ from moonshim.config.model import (
     TransformerUse,
     UsageBooks,
     WebSearch,
-    without_window,
 )
 from moonshim.config.problems import ConfigError
 from moonshim.config.trust import load_found
@@ -68,5 +67,4 @@ __all__ = [
     "profile_of",
     "warnings_of",
     "without_secrets",
-    "without_window",
 ]

@@ -34,7 +34,6 @@ __all__ = [
     "UsageBooks",
     "WebSearch",
     "digest_of",
-    "without_window",
 ]
 
 MEBIBYTE: Final = 1024 * 1024
@@ -42,8 +41,6 @@ MEBIBYTE: Final = 1024 * 1024
 RouteName: TypeAlias = Literal["image", "web_search", "long_context", "background", "think"]
 ROUTE_NAMES: Final[tuple[RouteName, ...]] = get_args(RouteName)
 """In order of precedence."""
-
-_WINDOW: Final = "[1m]"
 
 BudgetPeriod: TypeAlias = Literal["day", "month", "total"]
 """Days and months begin at midnight UTC."""
@@ -174,15 +171,6 @@ class Target(Struct, frozen=True):
     provider: ProviderConfig
     model: str
     """As the host calls it."""
-
-
-def without_window(name: str) -> str:
-    """The model's name without Claude Code's note about its context window, which is for the client alone.
-
-    >>> without_window("kimi-k3[1m]"), without_window("kimi-k3")
-    ('kimi-k3', 'kimi-k3')
-    """
-    return name[: -len(_WINDOW)] if name[-len(_WINDOW) :].lower() == _WINDOW else name
 
 
 def digest_of(key: str) -> str:

@@ -34,6 +34,7 @@ from moonshim.doctor.clues import (
 from moonshim.doctor.findings import TOPICS, Finding, ProviderReport, State, Topic
 from moonshim.doctor.subscription import LoginReport, Quota, describe_login, login_of, read_quota, reports_quota
 from moonshim.engine.exchange import Exchange, ResponseStream
+from moonshim.engine.formats import without_window
 from moonshim.engine.hosts.detect import describe_guess, host_of
 from moonshim.engine.hosts.errors.body import mask_secrets
 from moonshim.engine.prepare import read_request
@@ -541,6 +542,7 @@ def _pick_model(config: Config, provider: ProviderConfig, given: str | None) -> 
     """The model to use, and why."""
     prefixes = tuple(f"{provider.name.lower()}{mark}" for mark in "/,")
     if given is not None:
+        given = without_window(given)
         return (given[len(prefixes[0]) :] if given.lower().startswith(prefixes) else given), "as requested"
     if provider.models:
         return provider.models[0], "the first configured model"

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from moonshim.documents import DocumentReader
 from moonshim.engine.exchange import CONTENT_TYPES, FITTED_HEADERS, Exchange, RequestTarget, describe_counts
-from moonshim.engine.formats import is_kimi_model
+from moonshim.engine.formats import is_kimi_model, without_window
 from moonshim.engine.hosts.detect import profile_for
 from moonshim.engine.hosts.learned import LearnedFields
 from moonshim.engine.plan import check_options
@@ -139,8 +139,10 @@ class ClientState:
             keeps_response=route.dialect == "openai_responses",
             plays_rounds=True,
         )
+        model = without_window(parsed.request.model)
         target = RequestTarget(
-            key=(url, parsed.request.model),
+            key=(url, model),
+            model=model,
             upstream=route.upstream,
             host=self.host,
             base_url=url,

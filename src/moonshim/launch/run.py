@@ -17,8 +17,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moonshim.config import without_window
 from moonshim.config.environment import JUDGE_MODEL
+from moonshim.engine.formats import without_window
 from moonshim.launch.foreground import run_foreground
 from moonshim.launch.gateway import ANY_CLAUDE, GatewayAccess, GatewayFailed, open_gateway
 from moonshim.launch.overlay import overlay_folder, write_files

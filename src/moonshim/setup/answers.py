@@ -14,6 +14,7 @@ from moonshim.config.endpoints import is_loopback
 from moonshim.config.environment import CLIENTS_OWN, config_from_environment
 from moonshim.config.known_hosts import INIT_HOSTS, KNOWN_HOSTS, KnownHost
 from moonshim.config.model import Secret
+from moonshim.engine.formats import without_window
 from moonshim.engine.hosts.detect import host_of
 from moonshim.setup.document import Document
 
@@ -63,7 +64,7 @@ class ProviderChoice(Struct, frozen=True, kw_only=True):
 
     def model_id(self, model: str) -> str:
         """The host's name of a model: without the provider's name, and in the host's spelling."""
-        plain = model.strip().removeprefix(f"{self.name}/")
+        plain = without_window(model.strip()).removeprefix(f"{self.name}/")
         return plain if self.known is None else self.known.spellings.get(plain, plain)
 
 

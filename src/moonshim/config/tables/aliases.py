@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from moonshim.config.model import ProviderConfig, without_window
+from moonshim.config.model import ProviderConfig
 from moonshim.config.problems import nearest
 from moonshim.config.tables.table import Table
+from moonshim.engine.formats import without_window
 
 __all__ = ["check_targets", "has_model", "has_target", "read_aliases", "read_targets"]
 

@@ -10,6 +10,7 @@ from moonshim.engine.formats.detect import (
     is_kimi_model,
     kimi_generation,
     list_formats,
+    without_window,
 )
 from moonshim.engine.formats.tools import format_tools, parse_tools
 
@@ -25,4 +26,5 @@ __all__ = [
     "kimi_generation",
     "list_formats",
     "parse_tools",
+    "without_window",
 ]

@@ -18,6 +18,7 @@ __all__ = [
     "is_kimi_model",
     "kimi_generation",
     "list_formats",
+    "without_window",
 ]
 
 ToolFormat: TypeAlias = Literal[
@@ -32,6 +33,8 @@ STRUCTURED_FORMATS: Final[tuple[ToolFormat, ...]] = tuple(f for f in TOOL_FORMAT
 # A generation is a separate word (`mk2` and `k20` are other models), with or without a version: k2, k2.5, k2p5, k3.1.
 # `kimik2` is recognized too.
 _GENERATION: Final = re.compile(r"(?:(?<![^\W_])|(?<=kimi))(k[23])(?:[.p]\d+)*(?![^\W_])")
+
+_WINDOW: Final = "[1m]"
 
 # Lower-case substring of the name -> format; the first match decides. glm-5 and deepseek-chat are missing on purpose:
 # their hosts speak plain OpenAI.
@@ -48,6 +51,15 @@ _RULES: Final[tuple[tuple[str, ToolFormat], ...]] = (
     ("qwen", "qwen"),
     ("deepseek-reasoner", "deepseek"),
 )
+
+
+def without_window(name: str) -> str:
+    """The model's name without Claude Code's note about its context window, which is for the client alone.
+
+    >>> without_window("kimi-k3[1m]"), without_window("kimi-k3")
+    ('kimi-k3', 'kimi-k3')
+    """
+    return name[: -len(_WINDOW)] if name[-len(_WINDOW) :].lower() == _WINDOW else name
 
 
 def is_kimi_model(model: str) -> bool:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple, cast
 
-from moonshim.config import Config, RouteName, Target, without_window
+from moonshim.config import Config, RouteName, Target
 from moonshim.config.environment import CLIENTS_OWN
 from moonshim.engine.exchange import RequestTarget
+from moonshim.engine.formats import without_window
 from moonshim.errors import Problem, Refused
 from moonshim.gateway.outbound.routes import sees_images
 from moonshim.transformers import Chain
