@@ -7,7 +7,7 @@ from typing import Any, Final
 import anthropic
 import pytest
 
-from moonshim.config import ProviderConfig
+from moonshim.config import ClaudeCode, ProviderConfig
 from moonshim.simulator import Simulator
 from tests.support.gateway.hosts import run
 from tests.support.gateway.running import config_for, running
@@ -47,15 +47,36 @@ def test_a_request_for_a_kimi_gets_400_that_names_the_field_and_works_without_it
     run(test())
 
 
-def test_another_model_behind_messages_gets_them_unchanged() -> None:
+@pytest.mark.parametrize("judge", [None, "claude-opus"], ids=["no judge", "a judge"])
+def test_another_model_behind_messages_gets_them_unchanged_and_is_not_judged(judge: str | None) -> None:
     async def test() -> None:
         async with Simulator() as host:
-            config = config_for(host.url, dialect="anthropic", models=("claude-opus",))
+            claude_code = ClaudeCode(judge_model=judge)
+            config = config_for(host.url, dialect="anthropic", models=("claude-opus",), claude_code=claude_code)
             async with running(config) as gateway, gateway.anthropic() as client:
                 # The simulator has no such model; what counts is what it was sent.
                 with pytest.raises(anthropic.NotFoundError):
                     await ask(client, stream=False, model="claude-opus", safeguards=SAFEGUARDS)
             assert [request.body.get("safeguards") for request in host.requests] == [SAFEGUARDS]
+
+    run(test())
+
+
+def test_a_kimi_among_the_fallbacks_is_enough_for_the_judge() -> None:
+    async def test() -> None:
+        async with Simulator() as host:
+            config = config_for(
+                host.url,
+                dialect="anthropic",
+                models=("claude-opus",),
+                aliases={"best": ("claude-opus", "kimi/kimi-k3")},
+                claude_code=ClaudeCode(judge_model="kimi/kimi-k3"),
+            )
+            kimi = ProviderConfig(name="kimi", api_base_url=f"{host.url}/v1", models=("kimi-k3",), host="moonshot")
+            async with running(config, providers=(kimi,)) as gateway, gateway.anthropic() as client:
+                assert await ask(client, stream=False, model="best", safeguards=SAFEGUARDS) == "message"
+            assert {request.body.get("model") for request in host.requests} == {"claude-opus", "kimi-k3"}
+            assert not any("safeguards" in request.body for request in host.requests)
 
     run(test())
 

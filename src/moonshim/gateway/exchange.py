@@ -38,7 +38,7 @@ from moonshim.gateway.memory.routes import ConversationRoute
 from moonshim.gateway.observe.record import NO_ROUTE
 from moonshim.gateway.outbound.attempts import Attempts, breaker_name
 from moonshim.gateway.outbound.routes import choose_route
-from moonshim.gateway.safeguards import check_safeguards
+from moonshim.gateway.safeguards import answered_by_hosts, check_safeguards
 from moonshim.gateway.state import ConfigSnapshot, GatewayState
 from moonshim.gateway.upstream_attempt import (
     NO_DESCRIPTORS,
@@ -67,6 +67,9 @@ async def exchange(state: GatewayState, call: ClientCall) -> None:
         call.trace.conversation(parsed.request.messages)
     call.client_stream.watch()
     targets, conversation = await _route(state, snapshot, call, parsed)
+    if safeguards is not None and answered_by_hosts(targets):
+        safeguards = None  # they are not the judge's; the request goes out as the client sent it
+        parsed = await call.run_work(read_request, call.body, dialect=call.dialect.name, secret=state.secret)
     check_safeguards(parsed, targets)
     # Before any heartbeat, which would begin the response: a refusal needs a status and headers of its own.
     targets = await state.spending.admit(call, parsed, targets, snapshot.price)
