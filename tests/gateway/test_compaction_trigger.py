@@ -189,8 +189,17 @@ def test_the_items_of_a_stored_conversation_are_shortened_too() -> None:
         async with Host(model) as host, running(config_for(host.url)) as gateway:
             first, _ = await ask(gateway, {"model": MODEL, "input": "Fix the bug."}, streamed=False)
             body = {"model": MODEL, "previous_response_id": first.id, "input": [{"type": "compaction_trigger"}]}
-            _, items = await ask(gateway, body, streamed=True)
+            short, items = await ask(gateway, body, streamed=True)
             assert [item.type for item in items] == ["compaction"]
+            body = {"model": MODEL, "previous_response_id": short.id, "input": "Go on."}
+            after, _ = await ask(gateway, body, streamed=True)
+            await ask(gateway, body | {"previous_response_id": after.id, "input": "And now?"}, streamed=False)
 
     run(test())
     assert model.bodies[1]["messages"][0]["content"] == "Fix the bug."
+    summary = "This is a summary of what was said and done in this conversation before this point:"
+    for body, words in zip(model.bodies[2:], (["Go on."], ["Go on.", "And now?"]), strict=True):
+        said = "\n".join(message["content"] for message in body["messages"] if message["role"] == "user")
+        assert said.startswith(f"Fix the bug.\n{summary}")
+        assert said.endswith("\n".join(words))
+        assert sum(message["role"] == "assistant" for message in body["messages"]) == len(words) - 1

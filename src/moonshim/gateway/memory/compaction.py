@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any, Final, TypeAlias
 
-from moonshim.engine.dialects.openai_responses.messages.compaction import SUMMARY_WANTED, render_compaction
+from moonshim.engine.dialects.openai_responses.messages.compaction import (
+    SUMMARY_WANTED,
+    is_users_message,
+    render_compaction,
+)
 from moonshim.engine.signing import Signer
 from moonshim.engine.wire.json_codec import decode_object
 from moonshim.errors import Problem, Refused
@@ -60,7 +64,9 @@ def compaction_response(body: Json, response: Json, signer: Signer) -> Json:
             Problem(status=502, kind="server", message="The model returned no summary.", code="compaction_failed")
         )
     tail = str(response["id"]).removeprefix("resp_")
-    output = [_with_new_id(item, f"msg_{tail}_{place}") for place, item in enumerate(_items(body)) if _is_users(item)]
+    output = [
+        _with_new_id(item, f"msg_{tail}_{place}") for place, item in enumerate(_items(body)) if is_users_message(item)
+    ]
     return {
         "id": response["id"],
         "object": "response.compaction",
@@ -75,10 +81,6 @@ def _items(body: Json) -> list[Any]:
     if isinstance(given, str):
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
     return given if isinstance(given, list) else []
-
-
-def _is_users(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("type", "message") == "message" and item.get("role") == "user"
 
 
 def _with_new_id(item: Json, id: str) -> Json:

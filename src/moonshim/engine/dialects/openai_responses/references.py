@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from moonshim.engine.dialects.openai_responses.extras import Json, body_fields, compaction_place, extras_of
 from moonshim.engine.dialects.openai_responses.fields import FIELDS
-from moonshim.engine.dialects.openai_responses.messages.compaction import SUMMARY_WANTED
+from moonshim.engine.dialects.openai_responses.messages.compaction import SUMMARY_WANTED, shorten
 from moonshim.engine.dialects.openai_responses.messages.content import parse_entries
 from moonshim.engine.dialects.openai_responses.messages.items import CALLS, OUTPUTS, type_of
 from moonshim.engine.dialects.openai_responses.request import CONTINUES
@@ -65,6 +65,8 @@ def resolve_references(body: Any, lookup: Callable[[str], Mapping[str, Any] | No
 def continue_conversation(body: Json, items: Sequence[Json], **extra: Any) -> Json:
     """The body with the whole conversation, given the items of what it continues (`previous_response_id`).
 
+    What a compaction among these items replaced is left out.
+
     The response still names the response it continues; `extra` is stored with that, for the store of the new
     response.
 
@@ -77,7 +79,7 @@ def continue_conversation(body: Json, items: Sequence[Json], **extra: Any) -> Js
     if isinstance(new_input, str):
         new_input = [{"type": "message", "role": "user", "content": new_input}]
     full = {key: value for key, value in body.items() if key != "previous_response_id"}
-    full["input"] = [*items, *(new_input if isinstance(new_input, list) else ())]
+    full["input"] = [*shorten(items), *(new_input if isinstance(new_input, list) else ())]
     return {**full, CONTINUES: {"previous_response_id": body.get("previous_response_id"), **extra}}
 
 

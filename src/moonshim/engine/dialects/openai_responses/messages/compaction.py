@@ -6,13 +6,14 @@ place of the conversation so far. So is the response to a request whose input en
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from moonshim.engine.dialects.openai_responses.extras import Json
+from moonshim.engine.dialects.openai_responses.extras import TRIGGER, Json
 from moonshim.engine.signing import ALTERED, InvalidSignature, SignedPayload, Signer, UnknownSigningKey, is_signed
 from moonshim.engine.values.conversation import Change
 
-__all__ = ["COMPACTIONS", "SUMMARY_WANTED", "parse_compaction", "render_compaction"]
+__all__ = ["COMPACTIONS", "SUMMARY_WANTED", "is_users_message", "parse_compaction", "render_compaction", "shorten"]
 
 COMPACTIONS: Final = frozenset({"compaction", "compaction_summary"})
 """Codex has used the second name as well."""
@@ -28,6 +29,25 @@ SUMMARY_WANTED: Final = (
 _INTRODUCTION: Final = (
     "This is a summary of what was said and done in this conversation before this point:\n\n"  # prose: quoted
 )
+
+
+def is_users_message(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type", "message") == "message" and item.get("role") == "user"
+
+
+def shorten(items: Sequence[Json]) -> list[Json]:
+    """A stored conversation without what its last compaction replaced.
+
+    The messages of the user stay, as in the response of `/v1/responses/compact`: the summary does not repeat them.
+
+    >>> said = [{"role": "user", "content": "Fix it."}, {"type": "message", "role": "assistant", "content": "How?"}]
+    >>> shorten([*said, {"type": "compaction_trigger"}, {"type": "compaction", "encrypted_content": "…"}])
+    [{'role': 'user', 'content': 'Fix it.'}, {'type': 'compaction', 'encrypted_content': '…'}]
+    """
+    for place in range(len(items) - 1, 0, -1):
+        if items[place].get("type") in COMPACTIONS and items[place - 1].get("type") == TRIGGER:
+            return [*filter(is_users_message, items[: place - 1]), *items[place:]]
+    return list(items)
 
 
 def render_compaction(summary: str, signer: Signer, id: str) -> Json:
