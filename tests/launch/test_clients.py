@@ -183,6 +183,19 @@ def test_a_variable_that_leaves_auto_mode_without_a_check_is_mentioned(tmp_path:
     assert note.startswith(f"{name} is set in the settings of Claude Code: ")
 
 
+@pytest.mark.parametrize("file", [".claude/settings.json", ".claude/settings.local.json"])
+def test_such_a_variable_of_the_project_is_mentioned_too(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work" / ".claude").mkdir(parents=True)
+    (tmp_path / "work" / file).write_text(json.dumps({"env": {"DO_NOT_TRACK": "1"}}))
+    monkeypatch.chdir(tmp_path / "work")
+    (note,) = CLAUDE.plan(context_of(tmp_path, HOME=str(tmp_path))).notes
+    assert note.startswith(f"DO_NOT_TRACK is set in {file} of this project: ")
+    (tmp_path / "work" / file).write_text("not JSON")
+    assert CLAUDE.plan(context_of(tmp_path, HOME=str(tmp_path))).notes == ()
+
+
 @pytest.mark.parametrize(
     ("version", "chosen", "added"),
     [

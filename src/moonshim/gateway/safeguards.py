@@ -21,7 +21,7 @@ def answered_by_hosts(targets: Sequence[Target]) -> bool:
     """Whether every host that may get the request judges calls by itself, or refuses the request itself.
 
     These are Messages hosts of another model than Kimi: Claude's own API, or another gateway. They get `safeguards`
-    unchanged, also where a judge is configured: their own check was built for it, and two verdicts would be one too many.
+    unchanged, also where a judge is configured: their own check was built for it.
     """
     return bool(targets) and all(map(_may_answer, targets))
 

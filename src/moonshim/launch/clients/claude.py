@@ -39,10 +39,16 @@ _MODES: Final = ("--permission-mode", "--dangerously-skip-permissions")
 _AN_ANSWER: Final = ("-p", "--print")
 
 
+_PROJECT_SETTINGS: Final = (Path(".claude", "settings.local.json"), Path(".claude", "settings.json"))
+"""Settings of a project, in the folder in which Claude Code is started. They override those of the user."""
+
+
 def no_fallback_note(environ: Mapping[str, str]) -> str | None:
     """What to know about a variable of the user that leaves auto mode without a check; None if none is set."""
-    own = user_settings(environ).get("env")
-    for values, place in ((environ, "the environment"), (own, "the settings of Claude Code")):
+    places: list[tuple[object, str]] = [(environ, "the environment")]
+    places += [(read_object(path).get("env"), f"{path.as_posix()} of this project") for path in _PROJECT_SETTINGS]
+    places.append((user_settings(environ).get("env"), "the settings of Claude Code"))
+    for values, place in places:
         if isinstance(values, Mapping) and not values.get(_OWN_CHECK):
             for name in NO_FALLBACK:
                 if values.get(name):
