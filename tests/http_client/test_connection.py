@@ -6,13 +6,16 @@ import asyncio
 import gzip
 import socket
 import ssl
+import threading
 import tracemalloc
+from typing import Any
 
 import pytest
 import trustme
 
 from moonshim.errors import UpstreamBroke, UpstreamUnreachable
 from moonshim.http_client import UpstreamClient, UpstreamRequest
+from moonshim.http_client.connect import Names
 from tests.http_client.asking import PATIENT, call, read_out, sending, with_host
 from tests.support.gateway.hosts import Host, HostRequest, Peer, Proxy, chunked_head, chunks, run, whole
 
@@ -20,6 +23,32 @@ from tests.support.gateway.hosts import Host, HostRequest, Peer, Proxy, chunked_
 async def numbered(peer: Peer, asked: HostRequest) -> None:
     """Answers with the body of the request."""
     await peer.send(whole(asked.body))
+
+
+def test_a_name_server_that_does_not_answer_is_an_error_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retries wait for the same lookup, and not once more for as long."""
+    answers, asked = threading.Event(), list[str]()
+
+    def silent(host: str, port: int, **_: Any) -> Any:
+        asked.append(host)
+        assert answers.wait(60)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+
+    async def test() -> None:
+        names = Names(seconds=0.05)
+        for _ in range(3):
+            with pytest.raises(OSError, match=r"no answer from a name server within 0\.05 s"):
+                await names.find("slow.example", 80)
+        (_, lookup) = names._lookups["slow.example", 80]
+        answers.set()
+        await lookup
+        assert (await names.find("slow.example", 80))[0][4] == ("127.0.0.1", 80)
+        assert asked == ["slow.example"]
+        names.close()
+
+    run(test())
 
 
 class TestSharedConnections:

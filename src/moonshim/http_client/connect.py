@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import math
 import os
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any, Final, TypeAlias
@@ -23,6 +25,8 @@ __all__ = ["Names", "connect", "reason_of"]
 
 AddressInfos: TypeAlias = list[tuple[Any, ...]]
 
+LOOKUP_SECONDS: Final = 6
+"""After this the name servers have failed. Their second one is usually asked after 5 seconds."""
 NAMES_SECONDS: Final = 30
 """How long the addresses of a name are cached."""
 _NEXT_ADDRESS_SECONDS: Final = 0.25
@@ -33,9 +37,14 @@ _NOT_TRUSTED: Final = "set the provider's `ca_bundle`, or SSL_CERT_FILE, to a fi
 
 
 class Names:
-    """Looks up the addresses of names, each at most once in a while, however many requests wait for it."""
+    """Looks up the addresses of names, each at most once in a while, however many requests wait for it.
 
-    def __init__(self) -> None:
+    A lookup that takes longer than `seconds` fails for everybody who waits, and at once for those who come later, until
+    its name server answers: the system cannot be made to give up.
+    """
+
+    def __init__(self, seconds: float = LOOKUP_SECONDS) -> None:
+        self._seconds = seconds
         self._lookups: dict[tuple[str, int], tuple[float, asyncio.Task[AddressInfos]]] = {}
 
     async def find(self, host: str, port: int) -> AddressInfos:
@@ -44,11 +53,17 @@ class Names:
         if (known := _literal(host, port)) is not None:
             return known
         since, lookup = self._lookups.get((host, port), (0.0, None))
-        if lookup is None or loop.time() - since > NAMES_SECONDS:
+        if lookup is None or (lookup.done() and loop.time() - since > NAMES_SECONDS):
             lookup = loop.create_task(_look_up(loop, host, port))
             lookup.add_done_callback(lambda done: self._forget_failure((host, port), done))
-            self._lookups[host, port] = loop.time(), lookup
-        return await asyncio.shield(lookup)
+            since = loop.time()
+            self._lookups[host, port] = since, lookup
+        try:
+            async with asyncio.timeout_at(since + self._seconds):
+                return await asyncio.shield(lookup)
+        except TimeoutError:
+            why = f"no answer from a name server within {self._seconds:g} s"
+            raise socket.gaierror(socket.EAI_AGAIN, why) from None
 
     def _forget_failure(self, name: tuple[str, int], lookup: asyncio.Task[AddressInfos]) -> None:
         if lookup.cancelled() or lookup.exception() is not None:
@@ -71,8 +86,24 @@ def _literal(host: str, port: int) -> AddressInfos | None:
 
 
 async def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> AddressInfos:
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    return list(found)
+    """In a thread of its own: waiting for a name server must not keep other work, or the process, from ending."""
+    found: asyncio.Future[AddressInfos] = loop.create_future()
+
+    def settle(infos: AddressInfos, error: Exception | None) -> None:
+        if not found.done():
+            found.set_result(infos) if error is None else found.set_exception(error)
+
+    def ask() -> None:
+        infos, failure = AddressInfos(), None
+        try:
+            infos = list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG))
+        except Exception as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, infos, failure)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return await found
 
 
 async def connect(
