@@ -1,4 +1,4 @@
-"""What the demo shows -> an SVG of a terminal window, for the README and the front page of the site."""
+"""What was shown on a terminal -> an SVG of its window, for the README, the guides and the front page of the site."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FORMAT: Final = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, fla
 )
 
 
-def draw(*parts: RenderableType, title: str) -> str:
-    """The same parts always give the same bytes."""
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+def draw(*parts: RenderableType, title: str, width: int = WIDTH, name: str = "demo") -> str:
+    """The same parts always give the same bytes. `name` is what the picture's styles begin with."""
+    console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     for part in parts:
         console.print(part)
-    return console.export_svg(title=title, theme=MONOKAI, code_format=_FORMAT, unique_id="demo")
+    return console.export_svg(title=title, theme=MONOKAI, code_format=_FORMAT, unique_id=name)

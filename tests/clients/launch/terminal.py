@@ -20,8 +20,8 @@ DEADLINE: Final = 90.0
 class _Screen(pyte.HistoryScreen):
     """A screen with its past, which answers questions about the cursor and itself, as terminals do."""
 
-    def __init__(self, answer: Callable[[str], None]) -> None:
-        super().__init__(COLUMNS, ROWS, history=10_000)
+    def __init__(self, rows: int, answer: Callable[[str], None]) -> None:
+        super().__init__(COLUMNS, rows, history=10_000)
         self._answer = answer
 
     def write_process_input(self, data: str) -> None:
@@ -39,7 +39,7 @@ class _Screen(pyte.HistoryScreen):
 class Terminal:
     """One process. `until` reads what it prints until something is so."""
 
-    def __init__(self, command: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], cwd: Path, env: Mapping[str, str], rows: int = ROWS) -> None:
         self.raw = ""
         with warnings.catch_warnings():
             # Python warns of a fork beside threads, as the simulator has one; here nothing but an exec follows it.
@@ -51,10 +51,10 @@ class Terminal:
                 env={**env, "TERM": "xterm-256color"},
                 encoding="utf-8",
                 codec_errors="replace",
-                dimensions=(ROWS, COLUMNS),
+                dimensions=(rows, COLUMNS),
             )
         self.child.delaybeforesend = None
-        self.screen = _Screen(self.type)
+        self.screen = _Screen(rows, self.type)
         self._stream = pyte.Stream(self.screen)
 
     def __enter__(self) -> Self:
