@@ -59,6 +59,8 @@ _THINK: Final = frozenset({"<think>", "</think>", "\u25c1think\u25b7", "\u25c1/t
 _IN_END_TAG: Final = re.compile(r"<\|close\|>\s*[a-z]*\Z")
 _STRUCTURE: Final = re.compile(r"<\|close\|>\s*(?:think|response)\s*<\|sep\|>\s*\Z")
 """The end of K3's reasoning or answer: with another tag behind it, it is no example of one."""
+_TAGS: Final = ("<|open|>", "<|close|>")
+"""What begins a tag of K3, whose attributes may contain anything."""
 _SHOWN: Final = 300
 """Characters of a quotation that are reported."""
 _QUOTED_TEXT: Final = 4096
@@ -405,7 +407,8 @@ class MarkerGuard:
                     self._busy = not self._grammar.is_outside
                 else:
                     self._held = text
-                    if text and (held := self._grammar.held) and self._markers.may_grow(held, 0):
+                    held = self._grammar.held
+                    if text and not held.startswith(_TAGS) and self._markers.partial_length(held):
                         out += self._grammar.quote("")  # no marker continues past the start of another
                 return
             if self._busy or not self._must_hold(marker.group()):
