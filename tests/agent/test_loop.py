@@ -290,7 +290,7 @@ def test_an_answer_with_nothing_in_it_is_asked_for_again_and_never_kept() -> Non
         async with talk(scenario="think-only", tools=[look]) as one:
             last = ending(steps := await steps_of(one.agent.run_stream("Go")))
             assert last.reason == "failed"
-            assert "without an answer" in last.detail
+            assert "neither text nor a tool call" in last.detail
             assert sum(isinstance(step, RoundStarted) for step in steps) == 2
             check_can_go_on(one.agent.history)
 
