@@ -210,7 +210,7 @@ def test_a_second_answer_that_is_empty_too_is_an_error(client: str) -> None:
     assert reading.problem.code == "empty_answer"
     errors = [one for one in payloads(out) if "error" in one or one.get("type") == "response.failed"]
     assert len(errors) == 1
-    assert "without an answer" in json.dumps(errors)
+    assert "neither text nor a tool call" in json.dumps(errors)
     assert not any(word in out for word in (b'"stop"', b"message_stop\ndata", b"event: response.completed"))
 
 
