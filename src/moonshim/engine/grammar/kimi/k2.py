@@ -643,6 +643,7 @@ class KimiK2Grammar:
             self._begin(header[:brace], out)
             return pos + brace - begun
         if (talk := _end_of_talk(header)) is not None:
+            talk = max(talk, len(self._header))
             stop = pos + talk - len(self._header)
             self._say_header(header[:talk], out)
             return stop

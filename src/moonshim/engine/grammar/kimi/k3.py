@@ -147,6 +147,8 @@ class KimiK3Grammar:
         """Read text if all of it is certainly text in this field, which is the common case; False: nothing was done."""
         if self._held or self._calling or self._quiet or "<" in text or self._channel != self._base:
             return False
+        if "\u25c1" in text:
+            return False  # for the guard, the beginning of a think tag of K2
         pieces = self.said.pieces
         pieces.append(text)
         if len(pieces) >= MAX_PIECES or len(text) >= LARGE:

@@ -151,7 +151,7 @@ def _without_line_starts(text: str) -> str:
     """A text without what lines one below the other begin with, apart from numbers: `notes.md:12:`, a time, a frame.
 
     >>> _without_line_starts("a.md:9:{\\na.md:10:  1\\na.md:11:}\\n\\nEnd")
-    '{\\n1\\n}\\n\\nEnd'
+    '{\\n  1\\n}\\n\\nEnd'
     """
     lines = text.split("\n")
     shapes = [_NUMBER.sub(_fold, line) for line in lines]
