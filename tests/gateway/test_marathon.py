@@ -46,9 +46,9 @@ HOSTS: Final = {
 MENDED: Final = [
     fault
     for fault in FAULTS.values()
-    if not (fault.fatal or fault.lost) and fault.name not in ("finish-length", "pause")
+    if "k2" in fault.families and not (fault.fatal or fault.lost) and fault.name not in ("finish-length", "pause")
 ]
-"""Faults after which the response is complete all the same, and that take no time."""
+"""Faults of the model after which the response is complete all the same, and that take no time."""
 
 
 def faults_of(host: str, part: int) -> tuple[str, ...]:
