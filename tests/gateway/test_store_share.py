@@ -10,7 +10,7 @@ from typing import Any, Final
 import aiohttp
 from redis import Redis
 
-from moonshim.config import Budget, GatewayKey
+from moonshim.config import Budget, GatewayKey, UsageBooks
 from moonshim.gateway.inbound.auth import new_key
 from tests.support.gateway.hosts import Host, HostRequest, Peer, run, whole
 from tests.support.gateway.running import MODEL, config_for, running
@@ -73,8 +73,10 @@ def test_a_key_that_fills_its_part_of_redis_takes_nothing_from_other_keys() -> N
         run(fill_the_store(store=redis.url, redis_key_bytes=1500 * KIB))
 
 
-def test_a_redis_that_is_full_opens_no_limit_and_no_budget() -> None:
+def test_a_redis_that_is_full_opens_no_limit_and_no_budget(tmp_path: Path) -> None:
     """It deletes nothing and takes nothing: each process goes on with its own count."""
+    # Not the books of other tests: what a key with this name used in them would count as well.
+    books = UsageBooks(file=str(tmp_path / "usage.db"))
     text, digest = new_key()
     key = GatewayKey(
         name="ci",
@@ -94,7 +96,7 @@ def test_a_redis_that_is_full_opens_no_limit_and_no_budget() -> None:
 
         async with (
             Host(answer) as host,
-            running(config_for(host.url, keys=(key,), store=redis.url)) as server,
+            running(config_for(host.url, keys=(key,), store=redis.url, usage=books)) as server,
             aiohttp.ClientSession(server.url) as client,
         ):
 
