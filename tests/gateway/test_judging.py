@@ -24,7 +24,7 @@ from tests.support.streams import chunk, sse
 KEY: Final = "msk_judged"
 AGENT: Final = "kimi-k2.5"
 JUDGE: Final = "judge-k2.6"
-CONTEXT: Final = {"v": 1, "permission_mode": "auto", "platform": "linux", "live_cwd": "/work/app"}
+CONTEXT: Final = {"v": 1, "permission_mode": "auto", "platform": "linux", "live_cwd": "/srv/app"}
 SAFEGUARDS: Final = [{"type": "dangerous_tool_use", "classifier_context": CONTEXT}]
 BASH: Final = {
     "name": "Bash",

@@ -32,9 +32,9 @@ _AT_ONCE: Final = 4
 _FOLDERS: Final = {
     "powershell": ("win32", "C:\\work\\app"),
     "cmd": ("win32", "C:\\work\\app"),
-    "zsh": ("darwin", "/work/app"),
+    "zsh": ("darwin", "/srv/app"),
 }
-_LINUX: Final = ("linux", "/work/app")
+_LINUX: Final = ("linux", "/srv/app")
 
 
 class SuiteCall(Struct, frozen=True):

@@ -121,7 +121,7 @@ class Judging:
         self._verdicts: dict[int, Verdict] = {}
 
     def restart(self) -> None:
-        """The response starts anew, at another host."""
+        """The response starts again at another host."""
         self.close()
         self._forget()
 

@@ -120,7 +120,7 @@ class HistoryMapper:
 
 
 def _check_messages(messages: Iterable[Any]) -> list[Any]:
-    """The messages as a list. Raises `InvalidInput` for an entry that is none: a call in it would be missed."""
+    """The messages as a list. Raises `InvalidInput` for an entry that is not a message."""
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
         raise wrong_type("messages", "a list of messages", messages)
     listed = list(messages)

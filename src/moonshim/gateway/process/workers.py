@@ -44,7 +44,7 @@ _START: Final = (
 )
 """The code that Python runs in a worker. Its argument is this package's location, which need not be installed."""
 KILL_SECONDS: Final = 5.0
-"""Seconds that a worker may take after it was told to stop at once, or after the deadline of its responses."""
+"""Seconds after a request to stop at once, or after the deadline of its responses: then a worker is killed."""
 
 
 class WorkersFailed(MoonshimError):

@@ -27,7 +27,7 @@ class Safeguards(Struct, frozen=True):
     """A request asks for a verdict about each call of its response."""
 
     context: Any = None
-    """What the client says about its session for whoever judges: its mode, its folder."""
+    """What the client tells the judge about its session: its mode and its folder."""
     unsupported: tuple[str, ...] = ()
     """Other checks that it asks for."""
 

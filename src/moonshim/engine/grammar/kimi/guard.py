@@ -64,7 +64,7 @@ _TAGS: Final = ("<|open|>", "<|close|>")
 _SHOWN: Final = 300
 """Characters of a quotation that are reported."""
 _QUOTED_TEXT: Final = 4096
-"""Characters of text behind markers after which it is a quotation, if it stands in the request."""
+"""Text after a marker that is in the request is a quotation from this many characters on."""
 _FRAMES_WAIT: Final = 64
 """Characters for which frames wait; of longer text that is held, they leave what came before it."""
 
@@ -184,7 +184,7 @@ class _Hold:
                 self.state = "quoted" if self._began_as_quotation() else "differs"
 
     def _began_as_quotation(self) -> bool:
-        """Whether the text from the beginning of a call to its last marker, an end, stands in the request."""
+        """Whether the request contains the text from the start of the call to its end marker."""
         text = "".join(self.text)
         text = text[: text.rfind("|>") + 2]
         is_call = text.endswith(("_end|>", "<|sep|>")) and ("begin" in text or "<|open|>" in text)

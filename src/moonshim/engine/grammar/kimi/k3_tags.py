@@ -62,7 +62,7 @@ _HEAD: Final = re.compile(rf"<\|(?:(open|close)\|>{_SPACE}([a-z0-9_\-]*)|end_of_
 _ATTRIBUTES: Final = re.compile(rf"(?:{_ATTRIBUTE}){{0,{ATTRIBUTE_LIMIT}}}")
 _ONE: Final = re.compile(rf"""({_KEY}){_SPACE}={_SPACE}(?:"({_DOUBLE})"|'({_SINGLE})'|({_BARE}))""")
 _UNREADABLE: Final = re.compile(rf"(?:(?!{_MARKER})[^\n])*")
-"""What stands in the place of attributes, whatever it is."""
+"""Whatever is written where the attributes belong."""
 _TAG_FOLLOWS: Final = re.compile(rf"{_SPACE}<\|(?:open|close)\|>")
 _TAG_MAY_FOLLOW: Final = re.compile(rf"{_SPACE}{_partial_pattern(['<|open|>', '<|close|>'])}?\Z")
 _TAIL: Final = re.compile(rf"{_SPACE}(?:(<\|sep\|>)|(?=({_MARKER})))")
