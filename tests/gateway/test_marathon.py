@@ -46,7 +46,9 @@ HOSTS: Final = {
 MENDED: Final = [
     fault
     for fault in FAULTS.values()
-    if "k2" in fault.families and not (fault.fatal or fault.lost) and fault.name not in ("finish-length", "pause")
+    if "k2" in fault.families
+    and not (fault.fatal or fault.lost)
+    and fault.name not in ("finish-length", "pause", "stays-open")
 ]
 """Faults of the model after which the response is complete all the same, and that take no time."""
 
@@ -243,10 +245,8 @@ def test_every_conversation_completes_and_its_prefix_is_stable(tmp_path: Path, p
             assert gateway.stop() == 0
             made = [line for line in gateway.logged if line["event"] == "request"]
     assert len(made) == CONVERSATIONS * ROUNDS
-    # Each turn was checked where it arrived. A Chat client may close at `[DONE]`, before its host ends the response.
     endings = Counter((line["outcome"], line.get("error")) for line in made)
-    failed = {how: count for how, count in endings.items() if how[0] not in ("ok", "client_gone")}
-    assert not failed
+    assert set(endings) == {("ok", None)}
     assert sum(bool(line.get("repairs")) for line in made) > len(made) // 3
     assert sum(len(host.requests) for host in served.values()) >= len(made), "not all requests were recorded"
     refused = Counter(one.problem for host in served.values() for one in host.refusals)
